@@ -1,0 +1,103 @@
+"""A published folder: files, and a manifest that vouches for them.
+
+Checkpoints and inference models are such folders; docs/formats/checkpoint.md writes the format
+down. Nothing here needs torch.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fleetrec.checkpoint.publish import publish
+from fleetrec.core.errors import CheckpointError
+
+MANIFEST = "MANIFEST.json"
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Folder:
+    """A published folder whose manifest has been read; files are read when asked for."""
+
+    path: Path
+    meta: Mapping[str, Any]
+    files: Mapping[str, Mapping[str, Any]]
+
+    def parts(self) -> list[str]:
+        """Return the names of its sub-folders: in a checkpoint, the phases."""
+        return list(dict.fromkeys(name.partition("/")[0] for name in self.files if "/" in name))
+
+    def read_bytes(self, name: str) -> bytes:
+        """Return a file, checked against its checksum."""
+        path = self.path / name
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot be read: {error}") from error
+        if _describe(content) != dict(self.files[name]):
+            raise CheckpointError(f"{path}: damaged: size or checksum is not as in {MANIFEST}")
+        return content
+
+
+def write_folder(
+    directory: Path, *, contents: Mapping[str, bytes], meta: Mapping[str, Any]
+) -> None:
+    """Publish files and manifest as one folder."""
+
+    def write(staging: Path) -> None:
+        for name, content in contents.items():
+            path = staging / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        files = {name: _describe(content) for name, content in contents.items()}
+        manifest = {"format_version": FORMAT_VERSION, **_finite(meta), "files": files}
+        text = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
+        (staging / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+    publish(directory, write)
+
+
+def open_folder(directory: Path, *, kind: str) -> Folder:
+    """Read the manifest of a checkpoint or an inference model."""
+    path = directory / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version, found = manifest.pop("format_version"), manifest["kind"]
+        files = dict(manifest.pop("files"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{directory}: not a {kind} (it has no {MANIFEST})") from None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise CheckpointError(f"{path}: damaged: {type(error).__name__}: {error}") from error
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path}: written in format {version}, this version reads format {FORMAT_VERSION}"
+        )
+    if found != kind:
+        raise CheckpointError(f"{directory}: expected a {kind}, found a {found}")
+    if any(Path(name).is_absolute() or ".." in Path(name).parts for name in files):
+        raise CheckpointError(f"{path}: damaged: a file lies outside the folder")
+    return Folder(path=directory, meta=manifest, files=files)
+
+
+def is_published(directory: Path) -> bool:
+    """Tell whether a folder is complete."""
+    return (directory / MANIFEST).is_file()
+
+
+def _describe(content: bytes) -> dict[str, Any]:
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _finite(value: Any) -> Any:
+    """Write undefined figures as null: JSON has no nan."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,68 @@
+"""Make a finished folder visible in one step."""
+
+import ctypes
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def publish(directory: Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a hidden sibling, then put it in the place of ``directory``.
+
+    Readers see all of it or none, also where a folder of that name was there before; a crash
+    leaves only a dot-folder to sweep.
+    """
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        staging.chmod(0o755)
+        write(staging)
+        _sync_tree(staging)
+        _replace(staging, directory)
+        _sync(directory.parent)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)  # what is left: our failure, or the old folder
+
+
+def _replace(staging: Path, directory: Path) -> None:
+    if not directory.exists():
+        staging.rename(directory)
+        return
+    if not _exchange(staging, directory):  # a file system that cannot swap: two steps
+        old = staging.with_name(f"{staging.name}.old")
+        directory.rename(old)
+        staging.rename(directory)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swap two folders atomically where the system can."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    names = (os.fsencode(a), os.fsencode(b))
+    if renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code), str(b))
+
+
+def _sync_tree(directory: Path) -> None:
+    for path in [*directory.rglob("*"), directory]:
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

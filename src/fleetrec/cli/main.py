@@ -1,0 +1,143 @@
+"""The command line: parse, call, print. Everything heavy is imported by the verb that needs it."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from fleetrec import __version__
+from fleetrec.core.errors import ConfigError, FleetRecError
+
+EXIT_FAILED = 1
+EXIT_WRONG_CONFIG = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="fleetrec",
+    help="Train recommendation models from a config file.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+models_app = typer.Typer(help="The built-in models.", invoke_without_command=True)
+app.add_typer(models_app, name="models")
+
+JobArgument = Annotated[
+    str, typer.Argument(help="A yaml file, a folder with config.yaml, or a model such as rank/dnn.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o", "--override", help="Change a key, e.g. runner.single_cpu_train.epochs=2. Repeatable."
+    ),
+]
+
+
+@app.command()
+def run(
+    *,
+    model: Annotated[
+        str,
+        typer.Option(
+            "-m", "--model", help="A yaml file, a folder with config.yaml, or a built-in model."
+        ),
+    ],
+    backend: Annotated[
+        Path | None, typer.Option("-b", "--backend", help="backend.yaml of a cluster job.")
+    ] = None,
+    override: Overrides = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint of this run.")
+    ] = False,
+    log_dir: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("logs"),
+) -> None:
+    """Run the runners that ``mode`` names, in order.
+
+    Example: fleetrec run -m fleetrec.models.rank.dnn -o runner.single_cpu_train.epochs=2
+    """
+    from fleetrec.cli.run import run_job
+
+    run_job(model, backend=backend, overrides=override or (), resume=resume, log_dir=log_dir)
+
+
+@app.command()
+def check(job: JobArgument, *, override: Overrides = None) -> None:
+    """Check a job file and look at its data, without running anything.
+
+    Example: fleetrec check rank/dnn
+    """
+    from fleetrec.cli.check import check_job
+
+    check_job(job, overrides=override or ())
+
+
+@app.command()
+def new(
+    folder: Annotated[Path, typer.Argument(help="The folder to make.")],
+    *,
+    source: Annotated[
+        str, typer.Option("--from", help="The built-in model to start from.")
+    ] = "rank/dnn",
+) -> None:
+    """Write a workspace of your own that runs at once.
+
+    Example: fleetrec new my_model --from rank/dnn
+    """
+    from fleetrec.cli.new import new_workspace
+
+    new_workspace(folder, source=source)
+
+
+@models_app.callback()
+def models(
+    context: typer.Context,
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the built-in models.
+
+    Example: fleetrec models --json
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from fleetrec.cli.models import list_models
+
+    list_models(as_json=json)
+
+
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fleetrec {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _version_wanted: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=lambda v: _version(wanted=v), is_eager=True, help="Print it."
+        ),
+    ] = False,
+) -> None:
+    """Train recommendation models from a config file."""
+
+
+def main(verb: str | None = None) -> NoReturn:
+    """Run the command line; ``verb`` is given by ``python -m fleetrec.<verb>``."""
+    arguments = sys.argv[1:] if verb is None else [verb, *sys.argv[1:]]
+    try:
+        app(arguments, prog_name="fleetrec")
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.echo(problem, err=True)
+        sys.exit(EXIT_WRONG_CONFIG)
+    except FleetRecError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_FAILED)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    sys.exit(0)

@@ -1,0 +1,54 @@
+"""A live bar on a terminal; nothing at all elsewhere, where logs are grepped."""
+
+from pathlib import Path
+from typing import Self
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fleetrec.cli.logs import shared_console
+from fleetrec.train.events import Interval, PassDone, Place
+
+
+class ProgressObserver:
+    """Shows how far the run is, its rate, and the last figures."""
+
+    def __init__(self, title: str) -> None:
+        console = shared_console()
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._task = self._progress.add_task(title, total=1.0, figures="")
+        self._title = title
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def step(self, place: Place) -> None:
+        """Move the bar."""
+        where = f"{self._title} epoch {place.epoch} batch {place.batch}"
+        self._progress.update(self._task, completed=place.fraction, description=where)
+
+    def interval(self, interval: Interval) -> None:
+        """Show the figures of an interval."""
+        wanted = [n for n in interval.figures if n.startswith(("AUC", "LOSS"))]
+        figures = [f"{name} {interval.figures[name]:.4f}" for name in wanted]
+        text = "  ".join([f"{interval.samples_per_s:,.0f} samples/s", *figures])
+        self._progress.update(self._task, figures=text)
+
+    def pass_done(self, done: PassDone) -> None:
+        """Leave it to the log."""
+
+    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+        """Leave it to the log."""

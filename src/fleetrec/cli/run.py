@@ -1,0 +1,91 @@
+"""``fleetrec run``."""
+
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from fleetrec.cli.job import load_job
+from fleetrec.cli.logs import console_logging, run_log
+from fleetrec.cli.progress import ProgressObserver
+from fleetrec.cli.signals import StopRequest
+from fleetrec.config.job import Job, RunOptions
+from fleetrec.core.errors import ConfigError, UnavailableError
+from fleetrec.train.evaluator import Evaluator
+from fleetrec.train.events import Observers
+from fleetrec.train.observers import JsonObserver, LogObserver
+from fleetrec.train.passes import Surroundings
+from fleetrec.train.report import write_report
+from fleetrec.train.run_folder import RunFolder
+from fleetrec.train.trainer import StoppedError, Trainer
+
+logger = logging.getLogger(__name__)
+
+
+def run_job(
+    text: str, *, backend: Path | None, overrides: Sequence[str], resume: bool, log_dir: Path
+) -> None:
+    """Run every runner of ``mode``; the first failure ends it."""
+    job = load_job(text, overrides=overrides)
+    _check_engines(job, backend)
+    with console_logging():
+        for notice in job.notices:
+            logger.warning("%s", notice)
+        if backend is not None:
+            logger.warning("%s is not used: no runner of this mode is a cluster job", backend)
+        for run in job.runs:
+            folder = RunFolder(path=log_dir / f"{job.workspace.name}.{run.name}")
+            _run(run, folder, resume=resume)
+
+
+def _check_engines(job: Job, backend: Path | None) -> None:
+    if backend is not None and not backend.is_file():
+        raise ConfigError([f"-b {backend}: no such file"])
+    for run in job.runs:
+        if run.engine != "single":
+            raise UnavailableError(
+                f"runner {run.name}: several processes (class local_cluster or cluster, or more "
+                "than one GPU) are not available in this version; use class: train with device: "
+                "cpu or one GPU"
+            )
+
+
+def _run(run: RunOptions, folder: RunFolder, *, resume: bool) -> None:
+    """Run one runner and say what it left behind."""
+    is_resumed = resume and run.kind == "train"
+    run_id = (folder.run_id() if is_resumed else None) or secrets.token_hex(8)
+    folder.begin(run_id, fresh=not is_resumed)
+    with run_log(folder.log), StopRequest() as stop, ProgressObserver(run.name) as progress:
+        logger.info("Runner %s Begin", run.name)
+        around = Surroundings(
+            clock=time.monotonic,
+            run_id=run_id,
+            folder=folder,
+            observer=Observers(
+                LogObserver(num_phases=len(run.phases)), JsonObserver(folder.metrics), progress
+            ),
+            should_stop=stop.is_requested,
+        )
+        try:
+            if run.kind == "train":
+                Trainer(run, around).train(resume=is_resumed)
+            else:
+                Evaluator(run, around).infer()
+        except StoppedError as error:
+            logger.warning("%s", error)
+            logger.warning("go on with the same command and --resume")
+            raise KeyboardInterrupt from error
+        finally:
+            write_report(folder, run)
+        _say_what_is_left(run, folder)
+
+
+def _say_what_is_left(run: RunOptions, folder: RunFolder) -> None:
+    logger.info("Runner %s Finish", run.name)
+    if run.kind == "train" and run.save.checkpoint_path:
+        logger.info("checkpoint:      %s", run.save.checkpoint_path / str(run.num_epochs - 1))
+    if run.kind == "train" and run.save.inference_path:
+        logger.info("inference model: %s", run.save.inference_path / str(run.num_epochs - 1))
+    logger.info("logs:            %s", folder.path)
+    logger.info("report:          %s", folder.report)

@@ -1,0 +1,126 @@
+"""YAML text as plain data that remembers its line numbers."""
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import ConstructorError
+from ruamel.yaml.error import MantissaNoDotYAML1_1Warning, MarkedYAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from fleetrec.core.errors import ConfigError
+
+Location = tuple[str | int, ...]
+
+# Aliases may be nested ("billion laughs"); no honest job comes near this.
+MAX_NODES = 100_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Document:
+    """A parsed YAML file: its data, the line of every value, what is odd but allowed."""
+
+    path: Path
+    data: Any
+    lines: dict[Location, int]
+    notices: tuple[str, ...] = ()
+    overridden: frozenset[Location] = frozenset()
+
+    def where(self, location: Location) -> str:
+        """Return ``file:line`` of a value, or of the nearest parent that was written."""
+        for length in range(len(location), -1, -1):
+            if location[:length] in self.overridden:
+                return "-o"
+            line = self.lines.get(location[:length])
+            if line is not None:
+                return f"{self.path}:{line}"
+        return str(self.path)
+
+
+def read_document(path: Path) -> Document:
+    """Read one YAML file. Of duplicate keys the last wins, with a notice."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError([f"{path}: no such file"]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: cannot be read: {error}"]) from error
+    return parse_document(text, path=path)
+
+
+def parse_document(text: str, *, path: Path) -> Document:
+    """Parse YAML text; ``path`` is only named in messages."""
+    reader = _Reader(path)
+    data = reader.read(text)
+    return Document(path=path, data=data, lines=reader.lines, notices=tuple(reader.notices))
+
+
+def parse_value(text: str) -> Any:
+    """Parse the value of a ``key=value`` override by the rules of the file."""
+    return parse_document(text, path=Path("-o")).data
+
+
+class _Reader:
+    """Walks the node tree, so that lines and duplicate keys are seen."""
+
+    def __init__(self, path: Path) -> None:
+        self.lines: dict[Location, int] = {}
+        self.notices: list[str] = []
+        self._path = path
+        self._num_nodes = 0
+        self._yaml = YAML(typ="safe", pure=True)
+        self._yaml.version = (1, 1)  # as PyYAML reads: yes/no are booleans
+
+    def read(self, text: str) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", MantissaNoDotYAML1_1Warning)
+                node = self._yaml.compose(text)
+                return None if node is None else self._value(node, ())
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = "" if mark is None else f":{mark.line + 1}"
+            raise ConfigError(
+                [f"{self._path}{line}: not valid YAML: {error.problem or error.context}"]
+            ) from error
+
+    def _value(self, node: Node, at: Location) -> Any:
+        self._num_nodes += 1
+        if self._num_nodes > MAX_NODES:
+            raise ConfigError([f"{self._path}: more than {MAX_NODES} values; is it a job file?"])
+        self.lines.setdefault(at, node.start_mark.line + 1)
+        if isinstance(node, MappingNode):
+            return self._mapping(node, at)
+        if isinstance(node, SequenceNode):
+            return [self._value(item, (*at, i)) for i, item in enumerate(node.value)]
+        return self._scalar(node)
+
+    def _mapping(self, node: MappingNode, at: Location) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, ScalarNode):
+                raise ConfigError(
+                    [f"{self._path}:{key_node.start_mark.line + 1}: a key must be plain text"]
+                )
+            key = str(key_node.value)
+            line = key_node.start_mark.line + 1
+            if key in mapping:
+                first = self.lines[(*at, key)]
+                self.notices.append(
+                    f"{self._path}:{line}: {key!r} is written twice (first in line {first}); "
+                    "the last one counts"
+                )
+            self.lines[(*at, key)] = line
+            mapping[key] = self._value(value_node, (*at, key))
+        return mapping
+
+    def _scalar(self, node: ScalarNode) -> Any:
+        if node.tag == "tag:yaml.org,2002:timestamp":  # 20200101 and 2020-01-01 are names here
+            return node.value
+        try:
+            return self._yaml.constructor.construct_object(node)
+        except (ConstructorError, ValueError) as error:
+            line = node.start_mark.line + 1
+            raise ConfigError([f"{self._path}:{line}: cannot read {node.value!r}"]) from error

@@ -1,0 +1,21 @@
+"""The base of every typed configuration."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Options(BaseModel):
+    """Options of one part of a job: frozen, complete, and closed to unknown keys."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        protected_namespaces=(),
+        coerce_numbers_to_str=True,  # a slot may be called 1
+    )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the options as plain data that JSON can hold."""
+        return self.model_dump(mode="json", by_alias=True)

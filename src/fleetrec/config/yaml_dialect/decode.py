@@ -1,0 +1,229 @@
+"""From a job file of the YAML dialect to a Job, with every problem found in one go."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from fleetrec.config.document import Document, Location
+from fleetrec.config.job import Job, OptimizerOptions, PhaseOptions, RunOptions
+from fleetrec.config.options import Options
+from fleetrec.config.problems import Problems, hint
+from fleetrec.config.yaml_dialect.locate import Located, locate_workspace
+from fleetrec.config.yaml_dialect.override import override
+from fleetrec.config.yaml_dialect.schema import Dataset, OptimizerKeys, Phase, Runner, TopLevel
+from fleetrec.config.yaml_dialect.translate import (
+    dataset_options,
+    dataset_problems,
+    phase_problems,
+    run_options,
+    runner_problems,
+)
+from fleetrec.core.errors import ConfigError, ModelError
+
+# Gives the hyper-parameters that the model in a file knows; raises ModelError if it cannot.
+ModelOptionsOf = Callable[[Path], type[Options]]
+
+O = TypeVar("O", bound=Options)
+Section = dict[str, tuple[Location, O | None]]
+
+
+def decode(
+    document: Document, *, assignments: Sequence[str] = (), model_options: ModelOptionsOf
+) -> Job:
+    """Return the checked job, or raise one ConfigError that lists all problems."""
+    if not isinstance(document.data, dict):
+        raise ConfigError([f"{document.path}: expected a mapping with mode, runner, phase, ..."])
+    document = override(document, assignments)
+    workspace = _workspace(document)
+    document = dataclasses.replace(
+        document, data=_substitute(document.data, str(workspace.path)), notices=document.notices
+    )
+    decoder = _Decoder(document, workspace, model_options)
+    return decoder.decode()
+
+
+def _workspace(document: Document) -> Located:
+    text = document.data.get("workspace")
+    if text is not None and not isinstance(text, str):
+        raise ConfigError([f"{document.where(('workspace',))}: workspace: expected text"])
+    try:
+        return locate_workspace(text, job_file=document.path)
+    except ConfigError as error:
+        where = document.where(("workspace",))
+        raise ConfigError([f"{where}: workspace: {p}" for p in error.problems]) from error
+
+
+def _substitute(value: Any, workspace: str) -> Any:
+    """Put the workspace into every string, also inside lists."""
+    if isinstance(value, str):
+        return value.replace("{workspace}", workspace)
+    if isinstance(value, list):
+        return [_substitute(item, workspace) for item in value]
+    if isinstance(value, dict):
+        return {key: _substitute(item, workspace) for key, item in value.items()}
+    return value
+
+
+class _Decoder:
+    """Decodes section by section; a broken entry does not hide the problems of the others."""
+
+    def __init__(
+        self, document: Document, workspace: Located, model_options: ModelOptionsOf
+    ) -> None:
+        self._document = document
+        self._workspace = workspace
+        self._model_options_of = model_options
+        self._problems = Problems(document)
+        self._notices = [*document.notices, *workspace.notices]
+
+    def decode(self) -> Job:
+        top = self._validate(TopLevel, self._document.data, ())
+        runners = self._section("runner", Runner)
+        phases = self._section("phase", Phase)
+        datasets = self._section("dataset", Dataset)
+        self._check_runners(runners, phases)
+        self._check_phases(phases, datasets)
+        classes = {p.model: self._model_class(p, at) for at, p in phases.values() if p is not None}
+        optimizer, models = self._hyper_parameters(classes)
+        self._problems.check()
+        assert top is not None
+        options = tuple(
+            PhaseOptions(
+                name=phase.name,
+                model_path=Path(phase.model),
+                model=models[phase.model],
+                optimizer=optimizer,
+                dataset=dataset_options(_sound(datasets[phase.dataset_name]), phase),
+            )
+            for phase in map(_sound, phases.values())
+        )
+        return Job(
+            source=self._document.path,
+            workspace=self._workspace.path,
+            runs=tuple(self._run(_sound(runners[name]), options, top) for name in top.mode),
+            notices=tuple(self._notices),
+        )
+
+    def _run(self, runner: Runner, phases: Sequence[PhaseOptions], top: TopLevel) -> RunOptions:
+        """Take the phases in the order of their section, whatever the order in the runner."""
+        chosen = [phase for phase in phases if phase.name in runner.phases or not runner.phases]
+        return run_options(runner, chosen, top=top)
+
+    def _check_runners(self, runners: Section[Runner], phases: Section[Phase]) -> None:
+        mode = self._document.data.get("mode")
+        for name in [mode] if isinstance(mode, str) else mode or ():
+            if not self._check_name(("mode",), str(name), runners):
+                continue
+            at, runner = runners[str(name)]
+            if runner is None:
+                continue
+            for key, problem in runner_problems(runner).items():
+                self._problems.note((*at, key), problem)
+            for phase in runner.phases:
+                self._check_name((*at, "phases"), phase, phases)
+
+    def _check_phases(self, phases: Section[Phase], datasets: Section[Dataset]) -> None:
+        for at, phase in phases.values():
+            if phase is None:
+                continue
+            for key, problem in phase_problems(phase).items():
+                self._problems.note((*at, key), problem)
+            if not self._check_name((*at, "dataset_name"), phase.dataset_name, datasets):
+                continue
+            dataset_at, dataset = datasets[phase.dataset_name]
+            for key, problem in dataset_problems(dataset).items() if dataset else ():
+                self._problems.note((*dataset_at, key), problem)
+
+    def _validate(self, want: type[O], data: Any, at: Location) -> O | None:
+        if not isinstance(data, dict):
+            self._problems.note(at, f"expected a mapping, got {data!r}")
+            return None
+        try:
+            return want.model_validate(data)
+        except ValidationError as error:
+            self._problems.note_validation(error, at=at, want=want)
+            return None
+
+    def _section(self, key: str, want: type[O]) -> Section[O]:
+        """Decode the named entries of one list; entries with problems stay as None."""
+        found: Section[O] = {}
+        entries = self._document.data.get(key)
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            at: Location = (key, index)
+            value = self._validate(want, entry, at)
+            name = str(entry.get("name")) if isinstance(entry, dict) else ""
+            if name in found:
+                self._problems.note((*at, "name"), f"two entries of {key} are called {name!r}")
+            found[name] = (at, value)
+        return found
+
+    def _check_name(self, at: Location, name: str, known: Mapping[str, Any]) -> bool:
+        if name not in known:
+            self._problems.note(at, f"nothing is called {name!r}{hint(name, known)}")
+        return name in known
+
+    def _model_class(self, phase: Phase, at: Location) -> type[Options] | None:
+        path = Path(phase.model)
+        if not path.is_file():
+            self._problems.note((*at, "model"), f"no such file: {path}")
+            return None
+        try:
+            return self._model_options_of(path)
+        except ModelError as error:
+            self._problems.note((*at, "model"), str(error))
+            return None
+
+    def _hyper_parameters(
+        self, classes: Mapping[str, type[Options] | None]
+    ) -> tuple[OptimizerOptions | None, dict[str, Options]]:
+        """Split ``hyper_parameters`` into the optimizer and the options of each model."""
+        at: Location = ("hyper_parameters",)
+        given = self._document.data.get("hyper_parameters") or {}
+        if not isinstance(given, dict):
+            return None, {}
+        given = dict(given)
+        optimizer = self._optimizer(given.pop("optimizer", None))
+        known = {
+            key
+            for options in classes.values()
+            if options is not None
+            for name, field in options.model_fields.items()
+            for key in (field.alias or name,)
+        }
+        if all(options is not None for options in classes.values()):
+            for key in given.keys() - known:
+                self._problems.note((*at, key), f"unknown key{hint(key, {*known, 'optimizer'})}")
+        models: dict[str, Options] = {}
+        for path, options in classes.items():
+            if options is None:
+                continue
+            own = {f.alias or name for name, f in options.model_fields.items()}
+            mine = {key: value for key, value in given.items() if key in own}
+            model = self._validate(options, mine, at)
+            if model is not None:
+                models[path] = model
+        return optimizer, models
+
+    def _optimizer(self, data: Any) -> OptimizerOptions | None:
+        if data is None:
+            return None
+        at: Location = ("hyper_parameters", "optimizer")
+        keys = self._validate(OptimizerKeys, data, at)
+        if keys is None:
+            return None
+        if keys.strategy is not None:
+            where = self._document.where((*at, "strategy"))
+            self._notices.append(
+                f"{where}: optimizer.strategy has no effect; runner.distribute_strategy decides"
+            )
+        return OptimizerOptions(name=keys.optimizer_class, lr=keys.learning_rate)
+
+
+def _sound(entry: tuple[Location, O | None]) -> O:
+    """Return an entry after the check that none has a problem."""
+    value = entry[1]
+    assert value is not None
+    return value

@@ -1,0 +1,86 @@
+"""From what follows ``-m``, and from ``workspace``, to files."""
+
+import dataclasses
+from pathlib import Path
+
+from fleetrec.config.problems import hint
+from fleetrec.core.errors import ConfigError
+
+PACKAGE = Path(__file__).parents[2]
+ZOO = PACKAGE / "models"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Located:
+    """A file or folder, and what the user should be told about how it was found."""
+
+    path: Path
+    notices: tuple[str, ...] = ()
+
+
+def zoo_names() -> tuple[str, ...]:
+    """Return ``category/model`` of every built-in model."""
+    configs = ZOO.glob("*/*/config.yaml")
+    return tuple(sorted(f"{c.parent.parent.name}/{c.parent.name}" for c in configs))
+
+
+def locate_job(text: str) -> Located:
+    """Find the job file of ``-m``: a yaml, a folder that holds config.yaml, or a zoo name."""
+    if not text:
+        raise ConfigError(["-m: expected a yaml file, a folder or a model such as rank/dnn"])
+    path = Path(text)
+    if path.is_file():
+        return Located(path=path)
+    if path.is_dir():
+        if (path / "config.yaml").is_file():
+            return Located(path=path / "config.yaml")
+        raise ConfigError([f"-m {text}: the folder holds no config.yaml"])
+    found = _in_zoo(text)
+    if found is None:
+        raise ConfigError([f"-m {text}: no such file, folder or model{_zoo_hint(text)}"])
+    return dataclasses.replace(found, path=found.path / "config.yaml")
+
+
+def locate_workspace(text: str | None, *, job_file: Path) -> Located:
+    """Find the folder behind ``{workspace}``; without the key it is the folder of the yaml."""
+    if text is None:
+        return Located(path=job_file.parent.absolute())
+    path = Path(text)
+    if path.is_dir():
+        return Located(path=path.absolute())
+    found = _in_zoo(text)
+    if found is None:
+        raise ConfigError([f"no such folder: {path.absolute()}{_zoo_hint(text)}"])
+    return found
+
+
+def locate_data(text: str) -> Path:
+    """Resolve ``data_path``; ``paddlerec::dir`` and ``fleetrec::dir`` lie in the package."""
+    for prefix in ("paddlerec::", "fleetrec::"):
+        if text.startswith(prefix):
+            return PACKAGE / text.removeprefix(prefix)
+    return Path(text)
+
+
+def _in_zoo(text: str) -> Located | None:
+    """Read ``fleetrec.models.rank.dnn``, its old spelling, ``models/rank/dnn``, ``rank/dnn``."""
+    notices: list[str] = []
+    name = text.strip("/")
+    if name.startswith(("fleetrec.models.", "paddlerec.models.")):
+        package, _, dotted = name.partition(".models.")
+        name = dotted.replace(".", "/")
+        if package == "paddlerec":
+            notices.append(f"{text} is read as fleetrec.models.{dotted}")
+    elif name.startswith("models/"):
+        name = name.removeprefix("models/")
+        notices.append(f"no folder {text} here; the built-in model {name} is used")
+    if name not in zoo_names():
+        return None
+    return Located(path=ZOO / name, notices=tuple(notices))
+
+
+def _zoo_hint(text: str) -> str:
+    if "models." in text:
+        known = [f"fleetrec.models.{name.replace('/', '.')}" for name in zoo_names()]
+        return hint(text.replace("paddlerec.", "fleetrec.", 1), known)
+    return "" if text.endswith((".yaml", ".yml")) else hint(text.removeprefix("models/"), zoo_names())

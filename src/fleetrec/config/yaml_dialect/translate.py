@@ -1,0 +1,144 @@
+"""From the words of the YAML dialect to the words of the program."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from fleetrec.config.job import (
+    ClusterOptions,
+    DatasetOptions,
+    DenseSlot,
+    DeviceOptions,
+    PhaseOptions,
+    RunOptions,
+    SaveOptions,
+    WarmStartOptions,
+)
+from fleetrec.config.yaml_dialect.locate import locate_data
+from fleetrec.config.yaml_dialect.schema import Dataset, Phase, Runner, TopLevel, dense_shape
+
+STAGES = ("instance", "network", "startup", "runner", "terminal")
+
+
+def dataset_problems(dataset: Dataset) -> dict[str, str]:
+    """Return what is wrong with a data set that a phase uses, by key."""
+    problems = {}
+    if dataset.data_converter is not None:
+        problems["data_converter"] = "custom readers are not available in this version"
+    elif not (dataset.sparse_slots or dataset.dense_slots):
+        problems["sparse_slots"] = "required, but neither sparse_slots nor dense_slots is there"
+    if dataset.batch_size is None:
+        problems["batch_size"] = "required, but missing"
+    names = [*dataset.sparse_slots, *(dense_shape(slot)[0] for slot in dataset.dense_slots)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        problems["dense_slots"] = f"slots declared twice: {', '.join(twice)}"
+    if not locate_data(dataset.data_path).exists():
+        problems["data_path"] = f"no such file or folder: {locate_data(dataset.data_path)}"
+    return problems
+
+
+def phase_problems(phase: Phase) -> dict[str, str]:
+    """Return what is wrong with a phase that a runner uses, by key."""
+    if phase.gradient_scale_strategy == 2:
+        return {"gradient_scale_strategy": "2 (user-defined) is not available; use 0 or 1"}
+    return {}
+
+
+def runner_problems(runner: Runner) -> dict[str, str]:
+    """Return what is wrong with a runner that ``mode`` names, by key."""
+    problems = {}
+    if _is_infer(runner) and runner.init_model_path is None:
+        problems["init_model_path"] = "required for inference, but missing"
+    if not _is_infer(runner) and runner.epochs is None:
+        problems["epochs"] = "required for training, but missing"
+    for stage in STAGES:
+        if getattr(runner, f"{stage}_class_path") is not None:
+            problems[f"{stage}_class_path"] = "custom stages are not available in this version"
+    if runner.trainer_class != "GeneralTrainer":
+        problems["trainer_class"] = "only GeneralTrainer is available"
+    for kind in ("feed", "fetch"):
+        if getattr(runner, f"save_inference_{kind}_varnames") and not runner.save_inference_path:
+            problems[f"save_inference_{kind}_varnames"] = "given without save_inference_path"
+    if runner.save_step_interval > 0 and runner.save_step_path is None:
+        problems["save_step_interval"] = "given without save_step_path"
+    return problems
+
+
+def dataset_options(dataset: Dataset, phase: Phase) -> DatasetOptions:
+    """Join a data set with how its phase wants it read."""
+    assert dataset.batch_size is not None
+    dense = [dense_shape(slot) for slot in dataset.dense_slots]
+    return DatasetOptions(
+        name=dataset.name,
+        kind=dataset.type,
+        data_path=locate_data(dataset.data_path),
+        batch_size=dataset.batch_size,
+        sparse=dataset.sparse_slots,
+        dense=tuple(DenseSlot(name=name, shape=shape) for name, shape in dense),
+        padding=dataset.padding,
+        thread_num=phase.thread_num,
+        shuffle_files=phase.shuffle_filelist,
+    )
+
+
+def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel) -> RunOptions:
+    """Translate one runner."""
+    is_infer = _is_infer(runner)
+    return RunOptions(
+        name=runner.name,
+        kind="infer" if is_infer else "train",
+        engine=_engine(runner),
+        device=DeviceOptions(kind=runner.device, gpus=runner.selected_gpus),
+        cluster=ClusterOptions(
+            num_workers=runner.worker_num,
+            num_servers=runner.server_num,
+            fleet_mode=runner.fleet_mode,
+            strategy=runner.distribute_strategy,
+            geo_push_steps=top.train.strategy.mode.push_num,
+        ),
+        phases=tuple(phases),
+        num_epochs=1 if is_infer else runner.epochs or 1,
+        seed=runner.seed,
+        save=_save_options(runner),
+        warm_start=WarmStartOptions(
+            path=_path(runner.init_model_path),
+            partial_path=_path(runner.init_pretraining_model_path),
+            variables=runner.load_vars,
+            frozen=runner.finetuning_aspect_varnames,
+        ),
+        print_interval=runner.print_interval,
+        dump_path=_path(runner.runner_result_dump_path),
+        show_costs=top.debug,
+    )
+
+
+def _is_infer(runner: Runner) -> bool:
+    return runner.runner_class.endswith("infer")
+
+
+def _engine(runner: Runner) -> Literal["single", "local_cluster", "cluster"]:
+    if runner.runner_class.startswith("local_cluster"):
+        return "local_cluster"
+    if runner.runner_class.startswith("cluster"):
+        return "cluster"
+    several_gpus = runner.device == "gpu" and len(runner.selected_gpus) > 1
+    return "local_cluster" if several_gpus else "single"
+
+
+def _save_options(runner: Runner) -> SaveOptions:
+    """Translate intervals: -1 (the default) has always meant every epoch, and off for steps."""
+    return SaveOptions(
+        checkpoint_path=_path(runner.save_checkpoint_path),
+        checkpoint_interval=abs(runner.save_checkpoint_interval),
+        inference_path=_path(runner.save_inference_path),
+        inference_interval=abs(runner.save_inference_interval),
+        feeds=runner.save_inference_feed_varnames,
+        fetches=runner.save_inference_fetch_varnames,
+        step_path=_path(runner.save_step_path),
+        step_interval=max(runner.save_step_interval, 0),
+    )
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)

@@ -1,0 +1,114 @@
+"""Slot text (``slot:value slot:value ...``, one sample per line) into batches."""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fleetrec._native import ParsedSlots, SlotParser, SlotTextError
+from fleetrec.config.job import DatasetOptions
+from fleetrec.core.batch import Batch, Inputs
+from fleetrec.core.errors import DataError
+from fleetrec.core.jagged import KeyedJagged
+from fleetrec.data.lines import LineBatch
+
+
+class SlotReport:
+    """Counts which slots occur, because a misspelt slot trains without a word."""
+
+    def __init__(self, options: DatasetOptions) -> None:
+        self._names = (*options.sparse, *(slot.name for slot in options.dense))
+        self._seen: npt.NDArray[np.int64] = np.zeros(len(self._names), np.int64)
+        self._undeclared: collections.Counter[str] = collections.Counter()
+        self._num_empty = 0
+        self._reported: set[str] = set()
+        self.num_samples = 0
+
+    def add(self, parsed: ParsedSlots) -> None:
+        """Count one batch."""
+        self._seen += parsed.seen
+        self._undeclared.update(parsed.undeclared)
+        self._num_empty += parsed.num_empty
+        self.num_samples += parsed.num_samples
+
+    def take_warnings(self) -> list[str]:
+        """Say what does not fit, in whole sentences, and each thing once."""
+        counts = zip(self._names, self._seen.tolist(), strict=True)
+        never = self._news(name for name, count in counts if not count)
+        undeclared = self._news(name for name, _ in self._undeclared.most_common())
+        found = []
+        if never:
+            found.append(
+                f"declared slots that none of {self.num_samples} samples has (they are all "
+                f"padding): {', '.join(never)}"
+            )
+        if undeclared:
+            listed = ", ".join(f"{name} ({self._undeclared[name]} values)" for name in undeclared)
+            found.append(
+                f"slots in the data that are not declared (ignored in {self.num_samples} "
+                f"samples): {listed}"
+            )
+        if self._num_empty and self._news([""]):
+            found.append(f"{self._num_empty} empty lines were read as samples of padding")
+        return found
+
+    def _news(self, names: Iterable[str]) -> list[str]:
+        news = [name for name in names if name not in self._reported]
+        self._reported.update(news)
+        return news
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedBatch:
+    """A batch, and what was noticed while parsing it."""
+
+    batch: Batch
+    slots: ParsedSlots
+
+
+class SlotTextDecoder:
+    """Parses the lines of a batch in native code; safe to call from several threads."""
+
+    def __init__(self, options: DatasetOptions) -> None:
+        self._sparse = options.sparse
+        self._shapes = {slot.name: slot.shape for slot in options.dense}
+        widths = [(name, math.prod(shape)) for name, shape in self._shapes.items()]
+        self._parser = SlotParser(list(options.sparse), widths, options.padding)
+
+    @property
+    def inputs(self) -> Inputs:
+        """Return what the batches hold."""
+        return Inputs(sparse=self._sparse, dense=self._shapes)
+
+    def decode(self, lines: LineBatch) -> ParsedBatch:
+        """Return the batch, or raise a DataError that names file, line and token."""
+        try:
+            parsed = self._parser.parse([segment.text for segment in lines.segments])
+        except SlotTextError as error:
+            raise DataError(_locate(lines, error)) from None
+        dense = zip(self._shapes.items(), parsed.dense, strict=True)
+        batch = Batch(
+            ids=KeyedJagged(
+                names=self._sparse,
+                values_N=torch.from_numpy(parsed.ids),
+                offsets=torch.from_numpy(parsed.offsets),
+                num_samples=parsed.num_samples,
+            ),
+            dense={
+                name: torch.from_numpy(values).reshape(parsed.num_samples, *shape)
+                for (name, shape), values in dense
+            },
+            cursor=lines.cursor,
+            progress=lines.progress,
+        )
+        return ParsedBatch(batch=batch, slots=parsed)
+
+
+def _locate(lines: LineBatch, error: SlotTextError) -> str:
+    segment = lines.segments[error.segment]
+    line = segment.first_line + error.line + 1
+    return f"{segment.file.path}:{line}: column {error.column}: {error.token!r}: {error.reason}"

@@ -1,0 +1,36 @@
+"""Where embedding rows live, whatever holds them."""
+
+# Shape suffixes: N unique ids, D width of a row.
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Store(Protocol):
+    """Rows of one table, addressed by 64-bit id. The optimizer state lives with the row."""
+
+    def __len__(self) -> int:
+        """Return the number of rows that exist."""
+        ...
+
+    def pull(self, ids_N: Tensor, *, create: bool) -> Tensor:
+        """Return rows_ND of unique ids.
+
+        Rows that are missing are created, or without ``create`` (evaluation) are zeros and
+        nothing is stored.
+        """
+        ...
+
+    def push(self, ids_N: Tensor, grads_ND: Tensor, *, lr: float) -> None:
+        """Apply one summed gradient per unique id; every id must have been pulled before."""
+        ...
+
+    def snapshot(self) -> dict[str, Tensor]:
+        """Return all rows and their state as tensors, ordered by unsigned id."""
+        ...
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Replace all rows by those of a ``snapshot``."""
+        ...

@@ -1,0 +1,197 @@
+"""A trained model as files that need no model code: an ONNX graph, frozen tables, and names.
+
+Tables do not live in the graph, because they grow and are large: the graph takes looked-up
+vectors, and the manifest says how to look them up. docs/formats/inference.md has the format.
+"""
+
+# Shape suffixes: B samples.
+
+import copy
+import dataclasses
+import importlib.util
+import io
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fleetrec.checkpoint.folder import write_folder
+from fleetrec.checkpoint.tensors import encode_tensors
+from fleetrec.core.batch import Batch, Inputs
+from fleetrec.core.cursor import Cursor
+from fleetrec.core.errors import ConfigError, UnavailableError
+from fleetrec.core.jagged import KeyedJagged
+from fleetrec.embedding.collection import EmbeddingCollection
+from fleetrec.models.base import Model
+from fleetrec.parallel.strategy import State
+
+KIND = "inference model"
+GRAPH = "model.onnx"
+NEEDED = ("onnx", "onnxscript")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InferenceModel:
+    """What an inference model will hold; the names are checked."""
+
+    model: Model
+    inputs: Inputs
+    feeds: tuple[str, ...]
+    fetches: tuple[str, ...]
+
+    def write(self, directory: Path, state: State) -> None:
+        """Publish graph, tables and manifest."""
+        collection = self.model.embedding_collection()
+        tables = {
+            f"tables/{name}": {key: state[f"tables/{name}"][key] for key in ("ids", "rows")}
+            for name in collection.tables
+        }
+        write_folder(
+            directory,
+            contents={GRAPH: self._graph(collection), **encode_tensors(tables)},
+            meta={
+                "kind": KIND,
+                "feeds": [self._feed(name) for name in self.feeds],
+                "fetches": list(self.fetches),
+                "groups": [_group(collection, name) for name in collection.groups],
+            },
+        )
+
+    def _feed(self, name: str) -> dict[str, Any]:
+        if name in self.inputs.dense:
+            return {"name": name, "kind": "dense", "shape": list(self.inputs.dense[name])}
+        return {"name": name, "kind": "ids"}
+
+    def _graph(self, collection: EmbeddingCollection) -> bytes:
+        dense = [name for name in self.feeds if name in self.inputs.dense]
+        graph = _Graph(self.model, dense, list(collection.groups), self.fetches).eval()
+        names = [*dense, *collection.groups]
+        batch = sample_batch(self.model, self.inputs)
+        example = tuple({**batch.dense, **batch.embedded}[name] for name in names)
+        stream = io.BytesIO()
+        quiet = logging.getLogger("torch.onnx")
+        level = quiet.level
+        quiet.setLevel(logging.ERROR)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about the exporter's own insides
+                program = torch.onnx.export(
+                    graph,
+                    example,
+                    input_names=names,
+                    output_names=list(self.fetches),
+                    dynamic_shapes=[[{0: torch.export.Dim("batch")} for _ in names]],
+                    dynamo=True,
+                    verbose=False,
+                )
+        finally:
+            quiet.setLevel(level)
+        assert program is not None
+        program.save(stream)
+        return stream.getvalue()
+
+
+def plan_inference(
+    model: Model, inputs: Inputs, *, feeds: Sequence[str], fetches: Sequence[str]
+) -> InferenceModel:
+    """Check the names of feeds and fetches; empty lists mean all there are."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UnavailableError(
+            f"save_inference_path needs {' and '.join(missing)}: pip install 'fleetrec[onnx]', "
+            "or leave save_inference_path out"
+        )
+    outputs = list(_outputs(model, inputs))
+    labels = {task.label for task in model.tasks}
+    looked_up = [feature.feature for feature in model.embedding_collection().features]
+    needed = list(dict.fromkeys([*inputs.dense, *looked_up]))
+    problems = [
+        f"save_inference_fetch_varnames: the model has no output {name!r}; known: "
+        f"{', '.join(outputs)}"
+        for name in fetches
+        if name not in outputs
+    ]
+    problems += [
+        f"save_inference_feed_varnames: {name!r} is not an input of the model; known: "
+        f"{', '.join(needed)}"
+        for name in feeds
+        if name not in needed and name not in labels
+    ]
+    lacking = [name for name in needed if feeds and name not in feeds]
+    if lacking:
+        problems.append(
+            f"save_inference_feed_varnames: the model also needs {', '.join(lacking)} "
+            "(leave the list empty to feed all)"
+        )
+    if problems:
+        raise ConfigError(problems)
+    return InferenceModel(
+        model=model,
+        inputs=inputs,
+        feeds=tuple(name for name in feeds or needed if name in needed),
+        fetches=tuple(fetches or outputs),
+    )
+
+
+def sample_batch(model: Model, inputs: Inputs, *, num_samples: int = 2) -> Batch:
+    """Return a batch of zeros in the shape that the model expects."""
+    collection = model.embedding_collection()
+    return Batch(
+        ids=_no_ids(),
+        dense={name: torch.zeros(num_samples, *shape) for name, shape in inputs.dense.items()},
+        cursor=Cursor(),
+        embedded={
+            group: torch.zeros(num_samples, len(features) * collection.group_dim(group))
+            for group, features in collection.groups.items()
+        },
+    )
+
+
+class _Graph(nn.Module):
+    """The model as a function of plain tensors."""
+
+    def __init__(
+        self, model: Model, dense: Sequence[str], groups: Sequence[str], fetches: Sequence[str]
+    ) -> None:
+        super().__init__()
+        self._model = copy.deepcopy(model).cpu()
+        self._dense = dense
+        self._groups = groups
+        self._fetches = fetches
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        named = dict(zip([*self._dense, *self._groups], tensors, strict=True))
+        batch = Batch(
+            ids=_no_ids(),
+            dense={name: named[name] for name in self._dense},
+            cursor=Cursor(),
+            embedded={name: named[name] for name in self._groups},
+        )
+        outputs = self._model(batch)
+        return tuple(outputs[name] for name in self._fetches)
+
+
+def _outputs(model: Model, inputs: Inputs) -> dict[str, Tensor]:
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    was_training = model.training
+    batch = sample_batch(model, inputs)
+    vectors = {name: vector.to(device) for name, vector in batch.embedded.items()}
+    with torch.no_grad():
+        outputs: dict[str, Tensor] = model.eval()(batch.to(device).with_embedded(vectors))
+    model.train(was_training)
+    return outputs
+
+
+def _group(collection: EmbeddingCollection, group: str) -> dict[str, Any]:
+    features = [dataclasses.asdict(feature) for feature in collection.groups[group]]
+    return {"input": group, "dim": collection.group_dim(group), "features": features}
+
+
+def _no_ids() -> KeyedJagged:
+    nothing = torch.zeros(0, dtype=torch.int64)
+    offsets = torch.zeros(1, dtype=torch.int64)
+    return KeyedJagged(names=(), values_N=nothing, offsets=offsets, num_samples=0)

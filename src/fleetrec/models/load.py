@@ -1,0 +1,72 @@
+"""Take the class ``Model`` out of a file."""
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from pathlib import Path
+
+from fleetrec.config.options import Options
+from fleetrec.core.errors import ModelError
+from fleetrec.models.base import Model
+
+
+def load_model_class(path: Path) -> type[Model]:
+    """Import the file under a name of its own and return its ``Model``.
+
+    Two files called model.py never meet: the module name carries a digest of the path and
+    the text, so an edited file is loaded anew.
+    """
+    path = path.resolve()
+    digest = hashlib.sha256(f"{path}\0".encode() + path.read_bytes()).hexdigest()[:16]
+    name = f"fleetrec_user_{path.stem}_{digest}"
+    module = sys.modules.get(name)
+    if module is None:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None, path
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise ModelError(_import_failure(path, error)) from error
+    return _check_class(getattr(module, "Model", None), path)
+
+
+def model_options(path: Path) -> type[Options]:
+    """Return the ``Config`` of the model in a file."""
+    return load_model_class(path).Config
+
+
+def describe(path: Path) -> str:
+    """Return the first line that the model of a file says about itself."""
+    return (inspect.getdoc(load_model_class(path)) or "").partition("\n")[0]
+
+
+def _check_class(found: object, path: Path) -> type[Model]:
+    if not (isinstance(found, type) and issubclass(found, Model)):
+        raise ModelError(
+            f"{path}: expected a class Model(fleetrec.models.base.Model), found {found!r}"
+        )
+    if "Config" not in found.__dict__:
+        raise ModelError(f"{path}: class Model must declare its own nested Config")
+    try:
+        found.Config()
+    except ValueError as error:
+        raise ModelError(f"{path}: every field of Model.Config needs a default: {error}") from error
+    return found
+
+
+def _import_failure(path: Path, error: Exception) -> str:
+    """Say where in the user's file it went wrong, without the frames of the loader."""
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("paddle"):
+        return (
+            f"{path}: is written for {error.name}; a model here is a PyTorch module: see "
+            "docs/models.md for how to carry one over"
+        )
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
+    line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
+    where = f"{path}:{line}" if line else str(path)
+    return f"{where}: cannot be imported: {type(error).__name__}: {error}"

@@ -1,0 +1,21 @@
+"""The one place that decides where tensors live."""
+
+import torch
+
+from fleetrec.config.job import DeviceOptions
+from fleetrec.core.errors import UnavailableError
+
+
+def resolve_device(options: DeviceOptions) -> torch.device:
+    """Return the device of a single process, or say why there is none."""
+    if options.kind == "cpu":
+        return torch.device("cpu")
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    wanted = options.gpus[0]
+    if wanted >= num_gpus:
+        found = f"{num_gpus} GPU(s)" if num_gpus else "no GPU"
+        raise UnavailableError(
+            f"device: gpu asks for GPU {wanted}, but PyTorch finds {found} here; use device: cpu, "
+            "or install a CUDA build of PyTorch on a machine with a GPU"
+        )
+    return torch.device("cuda", wanted)

@@ -1,0 +1,141 @@
+"""One process does everything."""
+
+from collections.abc import Collection, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from fleetrec.config.job import OptimizerOptions
+from fleetrec.core.batch import Batch
+from fleetrec.core.errors import CheckpointError, ConfigError
+from fleetrec.embedding.lookup import LookedUp, Lookup
+from fleetrec.embedding.memory_store import MemoryStore
+from fleetrec.embedding.row_optimizer import row_optimizer
+from fleetrec.models.base import Model
+from fleetrec.optim.dense import dense_optimizer
+from fleetrec.parallel.strategy import State, Step
+from fleetrec.tasks.task import Outputs
+
+
+class SingleStrategy:
+    """Looks up, computes, learns and applies in this process."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        optimizer: OptimizerOptions,
+        device: torch.device,
+        seed: int,
+        frozen: Collection[str] = (),
+    ) -> None:
+        collection = model.embedding_collection()
+        self._model = model.to(device)
+        self._device = device
+        self._lr = optimizer.lr
+        rows = row_optimizer(optimizer.name)
+        self._stores = {
+            name: MemoryStore(table, rows, seed=seed) for name, table in collection.tables.items()
+        }
+        self._lookup = Lookup(collection, self._stores)
+        self._frozen_tables = self._freeze(frozen)
+        self._parameters = dict(model.named_parameters())
+        trained = [p for p in self._parameters.values() if p.requires_grad]
+        self._optimizer = dense_optimizer(trained, optimizer) if trained else None
+
+    def train_step(self, batch: Batch) -> Step:
+        """Learn from a batch."""
+        self._model.train()
+        looked_up = self._lookup.pull(batch, training=True)
+        batch = self._on_device(batch, looked_up)
+        outputs = self._model(batch)
+        loss = self._model.loss(outputs, batch)
+        if self._optimizer is not None:
+            self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self._optimizer is not None:
+            self._optimizer.step()
+        self._lookup.push(looked_up, lr=self._lr, frozen=self._frozen_tables)
+        detached = {name: value.detach() for name, value in outputs.items()}
+        return Step(outputs=detached, loss=loss.detach())
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Outputs:
+        """Return the outputs of the model in evaluation."""
+        self._model.eval()
+        looked_up = self._lookup.pull(batch, training=False)
+        outputs: Outputs = self._model(self._on_device(batch, looked_up))
+        return outputs
+
+    def state(self) -> State:
+        """Return weights, optimizer state and tables."""
+        state: dict[str, Mapping[str, Tensor]] = {"model": dict(self._model.state_dict())}
+        if self._optimizer is not None:
+            slots = self._optimizer.state
+            state["optimizer"] = {
+                f"{name}/{key}": value
+                for name, parameter in self._parameters.items()
+                for key, value in slots.get(parameter, {}).items()
+            }
+        for name, store in self._stores.items():
+            state[f"tables/{name}"] = store.snapshot()
+        return state
+
+    def load_state(self, state: State) -> None:
+        """Take up weights, optimizer state and tables exactly."""
+        self.load_weights(state)
+        if self._optimizer is None:
+            return
+        self._optimizer.state.clear()
+        for name, value in state["optimizer"].items():
+            parameter_name, _, key = name.rpartition("/")
+            parameter = self._parameters[parameter_name]
+            on_device = value.clone() if key == "step" else value.to(self._device, copy=True)
+            self._optimizer.state[parameter][key] = on_device
+
+    def load_weights(self, state: State) -> None:
+        """Take up model weights and tables; they must fit."""
+        try:
+            self._model.load_state_dict(dict(state["model"]))
+        except (RuntimeError, KeyError) as error:
+            raise CheckpointError(f"the checkpoint does not fit the model: {error}") from error
+        for name, store in self._stores.items():
+            if f"tables/{name}" not in state:
+                raise CheckpointError(f"the checkpoint has no table {name!r}")
+            store.restore(state[f"tables/{name}"])
+
+    def variables(self) -> list[str]:
+        """Return the names under which parameters and tables are loaded or frozen."""
+        return [*self._model.state_dict(), *self._stores]
+
+    def load_variables(self, state: State, names: Collection[str]) -> list[str]:
+        """Take up the named variables that the checkpoint has; returns those that were loaded."""
+        own = self._model.state_dict()
+        given = state.get("model", {})
+        fit = [n for n in names if n in own and n in given and own[n].shape == given[n].shape]
+        self._model.load_state_dict({**own, **{name: given[name] for name in fit}})
+        tables = [n for n in names if n in self._stores and f"tables/{n}" in state]
+        for name in tables:
+            self._stores[name].restore(state[f"tables/{name}"])
+        return [*fit, *tables]
+
+    def _on_device(self, batch: Batch, looked_up: LookedUp) -> Batch:
+        if self._device.type == "cpu":
+            return batch.with_embedded(looked_up.vectors)
+        vectors = {name: vector.to(self._device) for name, vector in looked_up.vectors.items()}
+        return batch.to(self._device).with_embedded(vectors)
+
+    def _freeze(self, names: Collection[str]) -> frozenset[str]:
+        parameters: dict[str, nn.Parameter] = dict(self._model.named_parameters())
+        known = {*parameters, *self._stores}
+        unknown = sorted(set(names) - known)
+        if unknown:
+            raise ConfigError(
+                [
+                    f"finetuning_aspect_varnames: the model has no {', '.join(unknown)}; "
+                    f"known: {', '.join(sorted(known))}"
+                ]
+            )
+        for name in set(names) & parameters.keys():
+            parameters[name].requires_grad_(False)  # noqa: FBT003
+        return frozenset(names) & self._stores.keys()

@@ -1,0 +1,41 @@
+"""How many processes make one step; whoever trains talks to this and nothing below it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from fleetrec.core.batch import Batch
+from fleetrec.tasks.task import Outputs
+
+# Tensors by file, then by name: what a checkpoint holds of one phase.
+State = Mapping[str, Mapping[str, Tensor]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What came out of one training step."""
+
+    outputs: Outputs
+    loss: Tensor
+
+
+class Strategy(Protocol):
+    """Makes steps and keeps the state of one model."""
+
+    def train_step(self, batch: Batch) -> Step:
+        """Learn from a batch; returns the outputs from before the update."""
+        ...
+
+    def predict(self, batch: Batch) -> Outputs:
+        """Return the outputs without learning; creates no rows."""
+        ...
+
+    def state(self) -> State:
+        """Return everything a resumed run needs."""
+        ...
+
+    def load_state(self, state: State) -> None:
+        """Take up a ``state`` exactly."""
+        ...

@@ -1,0 +1,102 @@
+"""Inference: the metrics of one or all checkpoints on a data set."""
+
+import logging
+from pathlib import Path
+
+import torch
+
+from fleetrec.checkpoint.folder import open_folder
+from fleetrec.checkpoint.tensors import read_tensors
+from fleetrec.config.job import RunOptions
+from fleetrec.core.batch import Batch
+from fleetrec.core.errors import ConfigError
+from fleetrec.parallel.strategy import Step
+from fleetrec.train.events import Place
+from fleetrec.train.passes import Pass, Surroundings
+from fleetrec.train.phase import PhaseRun, build_phase, part_for
+from fleetrec.train.resume import checkpoint_folders
+
+logger = logging.getLogger(__name__)
+
+
+class Evaluator:
+    """One inference run in this process; learns nothing and creates no rows."""
+
+    def __init__(self, run: RunOptions, around: Surroundings) -> None:
+        if run.warm_start.path is None:
+            raise ConfigError([f"runner {run.name}: init_model_path is required for inference"])
+        self._run = run
+        self._around = around
+        self._checkpoints = checkpoint_folders(run.warm_start.path)
+        self._phases = [build_phase(options, run) for options in run.phases]
+
+    def infer(self) -> None:
+        """Evaluate every phase on every checkpoint, epochs in order."""
+        run_ids = set()
+        for index, path in enumerate(self._checkpoints):
+            checkpoint = open_folder(path, kind="checkpoint")
+            run_ids.add(checkpoint.meta.get("run_id"))
+            logger.info("load persistables from %s", path)
+            for phase in self._phases:
+                phase.strategy.load_weights(read_tensors(checkpoint, part_for(checkpoint, phase)))
+                self._pass(phase, index, path)
+        if len(run_ids) > 1:
+            logger.warning(
+                "%s holds checkpoints of %d different training runs",
+                self._run.warm_start.path,
+                len(run_ids),
+            )
+
+    def _pass(self, phase: PhaseRun, index: int, checkpoint: Path) -> None:
+        counted = _Counter(phase, self._phases.index(phase), index)
+        Pass(
+            kind="infer",
+            run=self._run,
+            around=self._around,
+            phase=phase,
+            epoch_name=checkpoint.name,
+            dump_path=self._dump_path(checkpoint),
+            process=counted.process,
+            place_of=lambda batch: counted.place(
+                batch, num_checkpoints=len(self._checkpoints), num_phases=len(self._phases)
+            ),
+            after=lambda _: self._check_stop(),
+        ).go(epoch=0, start=None)
+
+    def _check_stop(self) -> None:
+        if self._around.should_stop():
+            raise KeyboardInterrupt
+
+    def _dump_path(self, checkpoint: Path) -> Path | None:
+        path = self._run.dump_path
+        if path is None or len(self._checkpoints) == 1:
+            return path
+        return path.with_name(f"{path.name}_{checkpoint.name}")
+
+
+class _Counter:
+    """Predicts batch by batch, and knows how many there were."""
+
+    def __init__(self, phase: PhaseRun, phase_index: int, checkpoint_index: int) -> None:
+        self._phase = phase
+        self._phase_index = phase_index
+        self._checkpoint_index = checkpoint_index
+        self._num_batches = 0
+
+    @torch.no_grad()
+    def process(self, batch: Batch) -> Step:
+        outputs = self._phase.strategy.predict(batch)
+        self._num_batches += 1
+        return Step(outputs=outputs, loss=self._phase.model.loss(outputs, batch))
+
+    def place(self, batch: Batch, *, num_checkpoints: int, num_phases: int) -> Place:
+        done = self._checkpoint_index + (self._phase_index + batch.progress) / num_phases
+        return Place(
+            kind="infer",
+            phase=self._phase.options.name,
+            epoch=self._checkpoint_index,
+            batch=self._num_batches - 1,
+            step=self._num_batches - 1,
+            samples=batch.cursor.samples,
+            fraction=done / num_checkpoints,
+        )

@@ -1,0 +1,130 @@
+"""Watchers that write: the log for people and grep, JSON lines for programs."""
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fleetrec.train.events import Interval, PassDone, Place
+
+logger = logging.getLogger(__name__)
+
+
+class LogObserver:
+    """Writes the lines that the field knows how to grep."""
+
+    def __init__(self, *, num_phases: int) -> None:
+        self._num_phases = num_phases
+
+    def step(self, place: Place) -> None:
+        """Say nothing."""
+
+    def interval(self, interval: Interval) -> None:
+        """Write the progress line."""
+        place = interval.place
+        where = f"  epoch: {place.epoch},  batch:" if place.kind == "train" else " batch:"
+        head = "[Train]," if place.kind == "train" else "[Infer]"
+        costs = {name: f"{seconds:.2f}s" for name, seconds in interval.costs.items()}
+        logger.info(
+            "\t%s%s %d, time_each_interval: %.2fs, %s",
+            head,
+            where,
+            place.batch,
+            interval.seconds,
+            ", ".join(
+                [
+                    *(f"{name}: [{_short(value)}]" for name, value in interval.figures.items()),
+                    *(f"{name}: {text}" for name, text in costs.items()),
+                    f"samples/s: {interval.samples_per_s:.0f}",
+                    f"ETA: {duration(interval.eta_s)}",
+                ]
+            ),
+        )
+
+    def pass_done(self, done: PassDone) -> None:
+        """Write the line of an epoch."""
+        figures = ", ".join(f"{name}=[{_short(value)}]" for name, value in done.figures.items())
+        if done.kind == "infer":
+            text = f"Infer {done.phase} of epoch {done.epoch} done"
+        else:
+            text = f"epoch {done.epoch} done"
+            if self._num_phases > 1:
+                text = f"epoch {done.epoch} {done.phase} done"
+        logger.info(
+            "%s, use time: %.2f, global metrics: %s, samples/s: %.0f",
+            text,
+            done.seconds,
+            figures,
+            done.samples_per_s,
+        )
+
+    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+        """Write where something was saved."""
+        logger.info('\tsave epoch_id:%d %s into: "%s"', epoch, what, path)
+
+
+class JsonObserver:
+    """Appends every interval and every pass to metrics.jsonl, the source of all reports."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def step(self, place: Place) -> None:
+        """Write nothing."""
+
+    def interval(self, interval: Interval) -> None:
+        """Append an interval."""
+        place = interval.place
+        self._append(
+            event="interval",
+            kind=place.kind,
+            phase=place.phase,
+            epoch=place.epoch,
+            batch=place.batch,
+            step=place.step,
+            samples_per_s=interval.samples_per_s,
+            figures=_plain(interval.figures),
+        )
+
+    def pass_done(self, done: PassDone) -> None:
+        """Append a pass."""
+        self._append(
+            event="pass",
+            kind=done.kind,
+            phase=done.phase,
+            epoch=done.epoch,
+            seconds=done.seconds,
+            samples_per_s=done.samples_per_s,
+            figures=_plain(done.figures),
+        )
+
+    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+        """Append what was saved."""
+        self._append(event="saved", what=what, path=str(path), epoch=epoch)
+
+    def _append(self, **record: Any) -> None:
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record, allow_nan=False) + "\n")
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as people do: 42s, 3m10s, 2h05m."""
+    if not math.isfinite(seconds):
+        return "?"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def _short(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def _plain(figures: Mapping[str, float]) -> dict[str, float | None]:
+    """JSON has no nan: an undefined figure is null."""
+    return {name: value if math.isfinite(value) else None for name, value in figures.items()}

@@ -1,0 +1,94 @@
+"""One pass over the data of a phase, whether it learns or only looks."""
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from fleetrec.config.job import RunOptions
+from fleetrec.core.batch import Batch
+from fleetrec.core.cursor import Cursor
+from fleetrec.parallel.strategy import Step
+from fleetrec.train.dump import open_dump
+from fleetrec.train.events import Kind, Observer, PassDone, Place
+from fleetrec.train.pace import Clock, Pace
+from fleetrec.train.phase import PhaseRun
+from fleetrec.train.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+# Slots are judged after so many samples, or at the end of the data.
+SLOT_REPORT_SAMPLES = 10_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a run gets from outside: time, identity, watchers, and the wish that it stop."""
+
+    clock: Clock
+    run_id: str
+    folder: RunFolder
+    observer: Observer
+    should_stop: Callable[[], bool] = lambda: False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pass:
+    """Reads batches, hands them to ``process``, counts and reports what comes out."""
+
+    kind: Kind
+    run: RunOptions
+    around: Surroundings
+    phase: PhaseRun
+    epoch_name: str
+    dump_path: Path | None
+    process: Callable[[Batch], Step]
+    place_of: Callable[[Batch], Place]
+    after: Callable[[Batch], None]
+
+    def go(self, *, epoch: int, start: Cursor | None) -> dict[str, float]:
+        """Make the pass from ``start`` on and return its figures."""
+        phase, clock = self.phase, self.around.clock
+        pace = Pace(clock)
+        begin, num_samples = clock(), 0
+        with (
+            phase.loader.epoch(epoch, start=start) as batches,
+            open_dump(self.dump_path, phase.model) as dump,
+        ):
+            for batch in pace.timed(batches):
+                step = self.process(batch)
+                phase.scoreboard.count(step.outputs, batch, step.loss)
+                dump.write(step.outputs, batch)
+                num_samples += batch.num_samples
+                self._tell(batch, pace)
+                self.after(batch)
+        self._warn_of_slots()
+        figures = phase.scoreboard.figures()
+        phase.scoreboard.reset()
+        seconds = max(clock() - begin, 1e-9)
+        self.around.observer.pass_done(
+            PassDone(
+                kind=self.kind,
+                phase=phase.options.name,
+                epoch=self.epoch_name,
+                seconds=seconds,
+                samples_per_s=num_samples / seconds,
+                figures=figures,
+            )
+        )
+        return figures
+
+    def _tell(self, batch: Batch, pace: Pace) -> None:
+        place = self.place_of(batch)
+        pace.count(place, num_samples=batch.num_samples)
+        self.around.observer.step(place)
+        if place.batch and place.batch % self.run.print_interval == 0:
+            figures = self.phase.scoreboard.end_interval()
+            interval = pace.end_interval(place, figures, costs=self.run.show_costs)
+            self.around.observer.interval(interval)
+        if self.phase.loader.report.num_samples >= SLOT_REPORT_SAMPLES:
+            self._warn_of_slots()
+
+    def _warn_of_slots(self) -> None:
+        for warning in self.phase.loader.report.take_warnings():
+            logger.warning("data set %s: %s", self.phase.options.dataset.name, warning)

@@ -1,0 +1,120 @@
+"""Find the checkpoint from which an interrupted run goes on."""
+
+import dataclasses
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fleetrec.checkpoint.folder import Folder, is_published, open_folder
+from fleetrec.checkpoint.tensors import read_tensors
+from fleetrec.config.job import RunOptions
+from fleetrec.core.errors import CheckpointError, ConfigError
+from fleetrec.train.phase import PhaseRun, load_random_state
+from fleetrec.train.position import Position
+from fleetrec.train.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+LOOP = "loop"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResumePoint:
+    """A checkpoint of this very run and the position it was taken at."""
+
+    folder: Folder
+    position: Position
+
+
+def resume_points(run: RunOptions, folder: RunFolder) -> Iterator[ResumePoint]:
+    """Yield the checkpoints of the last run, newest first; those of other runs do not count."""
+    run_id = folder.run_id()
+    places = (run.save.checkpoint_path, run.save.step_path, folder.checkpoints)
+    found: list[ResumePoint] = []
+    for place in {place for place in places if place is not None and place.is_dir()}:
+        for path in filter(is_published, place.iterdir()):
+            try:
+                checkpoint = open_folder(path, kind="checkpoint")
+            except CheckpointError as error:
+                logger.warning("passed over: %s", error)
+                continue
+            if checkpoint.meta.get("run_id") == run_id:
+                position = Position.from_dict(checkpoint.meta["position"])
+                found.append(ResumePoint(folder=checkpoint, position=position))
+    yield from sorted(found, key=lambda p: (p.position.step, p.position.epoch), reverse=True)
+
+
+def take_up(point: ResumePoint, run: RunOptions, phases: Sequence[PhaseRun]) -> None:
+    """Load everything; the job and the data must be those of the interrupted run."""
+    _check_same_job(point.folder, run)
+    fingerprints = {phase.options.name: phase.data_fingerprint() for phase in phases}
+    if point.folder.meta["data"] != fingerprints:
+        raise CheckpointError(
+            f"{point.folder.path}: the data files have changed since (names or sizes); "
+            "start anew, with init_model_path to keep the weights"
+        )
+    states = {phase.options.name: read_tensors(point.folder, phase.options.name) for phase in phases}
+    loop = read_tensors(point.folder, LOOP)
+    for phase in phases:
+        phase.load_state(states[phase.options.name])
+    load_random_state(loop["rng"])
+
+
+def what_matters(run: RunOptions) -> dict[str, Any]:
+    """Return the part of a run's options that its weights depend on."""
+    plain = run.to_plain()
+    phases = [
+        {
+            "name": phase["name"],
+            "model": phase["model"],
+            "optimizer": phase["optimizer"],
+            "dataset": {k: v for k, v in phase["dataset"].items() if k not in _FREE_IN_DATASET},
+        }
+        for phase in plain["phases"]
+    ]
+    frozen = plain["warm_start"]["frozen"]
+    return {"seed": plain["seed"], "frozen": frozen, "phases": phases}
+
+
+_FREE_IN_DATASET = ("data_path", "thread_num", "kind", "name")  # a folder may move
+
+
+def _check_same_job(checkpoint: Folder, run: RunOptions) -> None:
+    before = dict(_leaves(checkpoint.meta["job"], ""))
+    now = dict(_leaves(what_matters(run), ""))
+    changed = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))
+    if changed:
+        raise ConfigError(
+            [
+                f"--resume: {key} was {before.get(key)!r} when {checkpoint.path} was written, "
+                f"now it is {now.get(key)!r}"
+                for key in changed
+            ]
+        )
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def checkpoint_folders(path: Path) -> list[Path]:
+    """Return one checkpoint, or those below a folder: epochs in numeric order, else by name."""
+    if is_published(path):
+        return [path]
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: no such checkpoint")
+    found = [child for child in path.iterdir() if is_published(child)]
+    epochs = [child for child in found if child.name.isdecimal()]
+    if epochs:
+        return sorted(epochs, key=lambda child: int(child.name))
+    if not found:
+        raise CheckpointError(f"{path}: neither a checkpoint nor a folder of checkpoints")
+    return sorted(found, key=lambda child: child.name)

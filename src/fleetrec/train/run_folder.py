@@ -1,0 +1,57 @@
+"""The folder that a run leaves behind: its log, its figures, its identity."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from fleetrec.core.errors import CheckpointError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunFolder:
+    """``logs/<model>.<runner>/``."""
+
+    path: Path
+
+    @property
+    def log(self) -> Path:
+        """The plain log."""
+        return self.path / "run.log"
+
+    @property
+    def metrics(self) -> Path:
+        """All figures, one JSON object per line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def report(self) -> Path:
+        """The page for people."""
+        return self.path / "report.html"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where an interrupted run saves itself if the job names no place."""
+        return self.path / "checkpoints"
+
+    def begin(self, run_id: str, *, fresh: bool) -> None:
+        """Note the identity of the run; a fresh run starts with empty logs."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if fresh:
+            for path in (self.log, self.metrics):
+                path.unlink(missing_ok=True)
+        self._identity.write_text(json.dumps({"run_id": run_id}) + "\n", encoding="utf-8")
+
+    def run_id(self) -> str | None:
+        """Return the identity of the last run here, or None if there was none."""
+        try:
+            identity: Any = json.loads(self._identity.read_text(encoding="utf-8"))
+            return str(identity["run_id"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{self._identity}: damaged: {error}") from error
+
+    @property
+    def _identity(self) -> Path:
+        return self.path / "run.json"

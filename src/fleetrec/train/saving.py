@@ -1,0 +1,102 @@
+"""When and where a training run saves."""
+
+import dataclasses
+import logging
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import fleetrec
+from fleetrec.checkpoint.folder import write_folder
+from fleetrec.checkpoint.tensors import encode_tensors
+from fleetrec.config.job import RunOptions
+from fleetrec.export.inference import InferenceModel
+from fleetrec.train.events import Observer
+from fleetrec.train.phase import PhaseRun, model_name, random_state
+from fleetrec.train.position import Position
+from fleetrec.train.resume import LOOP, what_matters
+from fleetrec.train.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Saver:
+    """Publishes checkpoints and inference models by the rules of the job."""
+
+    run: RunOptions
+    run_id: str
+    folder: RunFolder
+    phases: Sequence[PhaseRun]
+    inference: Mapping[str, InferenceModel]
+    observer: Observer
+
+    def epoch_done(self, position: Position, figures: Mapping[str, Any]) -> None:
+        """Save what is due after an epoch; ``position`` is the beginning of the next."""
+        save, epoch = self.run.save, position.epoch - 1
+        if save.checkpoint_path and self._is_due(epoch, save.checkpoint_interval):
+            self._checkpoint(save.checkpoint_path / str(epoch), position, figures, epoch=epoch)
+        if save.inference_path and self._is_due(epoch, save.inference_interval):
+            self._inference_models(save.inference_path / str(epoch), epoch)
+
+    def batch_done(self, position: Position) -> None:
+        """Save a step checkpoint if one is due; ``position`` is behind the batch."""
+        save, batch = self.run.save, position.batch - 1
+        if save.step_path and save.step_interval and batch % save.step_interval == 0:
+            self._checkpoint(
+                save.step_path / _batch_name(position), position, {}, epoch=position.epoch
+            )
+
+    def interrupted(self, position: Position) -> Path:
+        """Save in the middle of an epoch because the run was told to stop."""
+        save = self.run.save
+        place = save.step_path or save.checkpoint_path or self.folder.checkpoints
+        path = place / _batch_name(position)
+        self._checkpoint(path, position, {}, epoch=position.epoch)
+        return path
+
+    def _is_due(self, epoch: int, interval: int) -> bool:
+        is_last = epoch == self.run.num_epochs - 1
+        return is_last or (interval > 0 and (epoch + 1) % interval == 0)
+
+    def _checkpoint(
+        self, path: Path, position: Position, figures: Mapping[str, Any], *, epoch: int
+    ) -> None:
+        tensors = {
+            f"{phase.options.name}/{file}": group
+            for phase in self.phases
+            for file, group in phase.state().items()
+        }
+        tensors[f"{LOOP}/rng"] = random_state()
+        meta = {
+            "kind": "checkpoint",
+            "run_id": self.run_id,
+            "runner": self.run.name,
+            "position": position.to_dict(),
+            "metrics": figures,
+            "models": {phase.options.name: model_name(phase.options) for phase in self.phases},
+            "data": {phase.options.name: phase.data_fingerprint() for phase in self.phases},
+            "job": what_matters(self.run),
+            "config": self.run.to_plain(),
+            "versions": {
+                "fleetrec": fleetrec.__version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
+        }
+        write_folder(path, contents=encode_tensors(tensors), meta=meta)
+        self.observer.saved("checkpoint", path, epoch=epoch)
+
+    def _inference_models(self, path: Path, epoch: int) -> None:
+        for phase in self.phases:
+            alone = len(self.phases) == 1
+            target = path if alone else path / phase.options.name
+            self.inference[phase.options.name].write(target, phase.strategy.state())
+            self.observer.saved("inference model", target, epoch=epoch)
+
+
+def _batch_name(position: Position) -> str:
+    return f"epoch_{position.epoch}_batch_{position.batch - 1}"

@@ -1,0 +1,135 @@
+"""The training loop: epochs, in each epoch the phases, in each phase the batches."""
+
+import logging
+from pathlib import Path
+
+from fleetrec.checkpoint.folder import open_folder
+from fleetrec.config.job import RunOptions
+from fleetrec.core.batch import Batch
+from fleetrec.core.errors import CheckpointError
+from fleetrec.export.inference import InferenceModel, plan_inference
+from fleetrec.train.events import Place
+from fleetrec.train.passes import Pass, Surroundings
+from fleetrec.train.phase import PhaseRun, build_phase, warm_start
+from fleetrec.train.position import Position
+from fleetrec.train.resume import ResumePoint, resume_points, take_up
+from fleetrec.train.saving import Saver
+
+logger = logging.getLogger(__name__)
+
+
+class StoppedError(Exception):
+    """The run was told to stop, and has saved itself."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+        super().__init__(f"stopped; saved in {checkpoint}")
+
+
+class Trainer:
+    """One training run in this process."""
+
+    def __init__(self, run: RunOptions, around: Surroundings) -> None:
+        self._run = run
+        self._around = around
+        self._phases = [build_phase(options, run) for options in run.phases]
+        self._position = Position()
+        self._saver = Saver(
+            run=run,
+            run_id=around.run_id,
+            folder=around.folder,
+            phases=self._phases,
+            inference=self._plan_inference(),
+            observer=around.observer,
+        )
+
+    def train(self, *, resume: bool = False) -> None:
+        """Train to the end, or raise StoppedError."""
+        if not (resume and self._resume()):
+            self._warm_start()
+        if self._position.epoch >= self._run.num_epochs:
+            logger.info("all %d epochs are done already", self._run.num_epochs)
+        while self._position.epoch < self._run.num_epochs:
+            figures = {}
+            while self._position.phase < len(self._phases):
+                phase = self._phases[self._position.phase]
+                figures[phase.options.name] = self._pass(phase)
+                self._position = self._position.next_phase()
+            self._position = self._position.next_epoch()
+            self._saver.epoch_done(self._position, figures)
+
+    def _pass(self, phase: PhaseRun) -> dict[str, float]:
+        epoch = self._position.epoch
+        dump_path = self._run.dump_path
+        this_pass = Pass(
+            kind="train",
+            run=self._run,
+            around=self._around,
+            phase=phase,
+            epoch_name=str(epoch),
+            dump_path=dump_path and Path(f"{dump_path}_epoch_{epoch}"),
+            process=phase.strategy.train_step,
+            place_of=self._place,
+            after=self._after,
+        )
+        return this_pass.go(epoch=epoch, start=self._position.cursor)
+
+    def _after(self, batch: Batch) -> None:
+        self._position = self._position.after_batch(batch.cursor)
+        self._saver.batch_done(self._position)
+        if self._around.should_stop():
+            raise StoppedError(self._saver.interrupted(self._position))
+
+    def _place(self, batch: Batch) -> Place:
+        position = self._position
+        in_epoch = (position.phase + batch.progress) / len(self._phases)
+        return Place(
+            kind="train",
+            phase=self._phases[position.phase].options.name,
+            epoch=position.epoch,
+            batch=position.batch,
+            step=position.step,
+            samples=batch.cursor.samples,
+            fraction=(position.epoch + in_epoch) / self._run.num_epochs,
+        )
+
+    def _warm_start(self) -> None:
+        options = self._run.warm_start
+        path = options.path or options.partial_path
+        if path is None:
+            return
+        logger.info("going to load %s", path)
+        checkpoint = open_folder(path, kind="checkpoint")
+        for phase in self._phases:
+            loaded = warm_start(phase, checkpoint, options)
+            logger.info("load from %s success: %s", path, loaded)
+
+    def _resume(self) -> bool:
+        """Load the newest sound checkpoint of this run, if there is one."""
+        for point in resume_points(self._run, self._around.folder):
+            if self._try_take_up(point):
+                logger.info("resumed from %s", point.folder.path)
+                self._position = point.position
+                return True
+        logger.warning("no checkpoint of an earlier run of %s: starting anew", self._run.name)
+        return False
+
+    def _try_take_up(self, point: ResumePoint) -> bool:
+        try:
+            take_up(point, self._run, self._phases)
+        except CheckpointError as error:
+            logger.warning("passed over: %s", error)
+            return False
+        return True
+
+    def _plan_inference(self) -> dict[str, InferenceModel]:
+        """Check feed and fetch names before the first step, not after the last."""
+        save = self._run.save
+        if save.inference_path is None:
+            return {}
+        return {
+            phase.options.name: plan_inference(
+                phase.model, phase.loader.inputs, feeds=save.feeds, fetches=save.fetches
+            )
+            for phase in self._phases
+        }
