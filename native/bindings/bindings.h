@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function per native header; module.cc calls them all.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace fleetrec {
+
+void bind_parse(nanobind::module_& module);
+
+}  // namespace fleetrec
