@@ -95,6 +95,7 @@ class _Reader:
             return self._mapping(node, at)
         if isinstance(node, SequenceNode):
             return [self._value(item, (*at, i)) for i, item in enumerate(node.value)]
+        assert isinstance(node, ScalarNode)
         return self._scalar(node)
 
     def _mapping(self, node: MappingNode, at: Location) -> dict[str, Any]:

@@ -43,8 +43,8 @@ class Jagged:
 class KeyedJagged(Mapping[str, Jagged]):
     """The id lists of several features in one pair of tensors, feature by feature.
 
-    Sample ``i`` of feature ``f`` owns ``values_N[offsets[f * B + i]:offsets[f * B + i + 1]]``. Whole
-    lookups work on the two tensors at once; ``keyed["name"]`` is one feature as a view.
+    Sample ``i`` of feature ``f`` owns ``values_N[offsets[k]:offsets[k + 1]]``, k = f * B + i.
+    Whole lookups work on the two tensors at once; ``keyed["name"]`` is one feature as a view.
     """
 
     names: tuple[str, ...]

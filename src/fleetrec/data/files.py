@@ -35,9 +35,7 @@ def list_files(data_path: Path) -> tuple[DataFile, ...]:
     return tuple(DataFile(path=p, num_bytes=p.stat().st_size) for p in sorted(found, key=str))
 
 
-def shuffled_files(
-    files: Sequence[DataFile], *, seed: int, epoch: int
-) -> tuple[DataFile, ...]:
+def shuffled_files(files: Sequence[DataFile], *, seed: int, epoch: int) -> tuple[DataFile, ...]:
     """Return the files in the order of one epoch; the same seed gives the same order."""
     order = np.random.default_rng([seed, epoch]).permutation(len(files))
     return tuple(files[i] for i in order)

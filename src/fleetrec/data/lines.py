@@ -38,7 +38,12 @@ class _Block:
     """Some megabytes of whole lines."""
 
     text: bytes
-    bytes_read: int
+    begin: int  # on disk, where compressed files are shorter
+    end: int
+
+    def bytes_at(self, offset: int) -> float:
+        """Return how much of the file on disk lies before an offset of the text."""
+        return self.begin + (self.end - self.begin) * offset / len(self.text)
 
 
 def line_batches(
@@ -68,7 +73,7 @@ def line_batches(
                     samples=cursor.samples + lines,
                 )
                 at, missing = end, missing - lines
-                progress = (done_bytes + block.bytes_read) / total_bytes
+                progress = (done_bytes + block.bytes_at(end)) / total_bytes
                 if missing == 0:
                     yield LineBatch(segments=tuple(segments), cursor=cursor, progress=progress)
                     segments, missing = [], batch_size
@@ -84,17 +89,17 @@ def _blocks(file: DataFile, *, offset: int) -> Iterator[_Block]:
             is_gzip = file.path.suffix == ".gz"
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if is_gzip else raw
             stream.seek(offset)
-            rest = b""
+            begin, rest = raw.tell(), b""
             while chunk := stream.read(BLOCK_BYTES):
                 end = chunk.rfind(b"\n") + 1
                 if end == 0:
                     rest += chunk
                     _check_line_length(file, rest)
                     continue
-                yield _Block(text=rest + chunk[:end], bytes_read=raw.tell())
-                rest = chunk[end:]
+                yield _Block(text=rest + chunk[:end], begin=begin, end=raw.tell())
+                begin, rest = raw.tell(), chunk[end:]
             if rest:
-                yield _Block(text=rest, bytes_read=raw.tell())
+                yield _Block(text=rest, begin=begin, end=raw.tell())
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file.path}: cannot be read: {error}") from error
 

@@ -1,4 +1,4 @@
-"""What a model says about its embeddings: which feature is looked up where, and how it is pooled."""
+"""What a model says about its embeddings: which feature is looked up where, pooled how."""
 
 # Shape suffixes: B samples, F features, D width of a row, E all widths together.
 
@@ -32,7 +32,9 @@ class EmbeddingCollection(nn.Module):
     inputs of an exported graph. Their gradient goes back to the stores the same way.
     """
 
-    def __init__(self, *, features: Sequence[EmbeddedFeature], tables: Sequence[TableConfig]) -> None:
+    def __init__(
+        self, *, features: Sequence[EmbeddedFeature], tables: Sequence[TableConfig]
+    ) -> None:
         super().__init__()
         self.tables = {table.name: table for table in tables}
         if len(self.tables) != len(tables):
@@ -80,4 +82,4 @@ class Embedded:
         if others:
             raise ValueError("stack() needs tables of one width; use cat()")
         dim = self.collection.group_dim(group)
-        return self.vectors[group].unflatten(1, (len(features), dim))
+        return self.vectors[group].reshape(-1, len(features), dim)

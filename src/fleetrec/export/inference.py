@@ -6,13 +6,13 @@ vectors, and the manifest says how to look them up. docs/formats/inference.md ha
 
 # Shape suffixes: B samples.
 
+import contextlib
 import copy
 import dataclasses
 import importlib.util
-import io
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from fleetrec.checkpoint.folder import write_folder
 from fleetrec.checkpoint.tensors import encode_tensors
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
-from fleetrec.core.errors import ConfigError, UnavailableError
+from fleetrec.core.errors import ConfigError, ModelError, UnavailableError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import EmbeddingCollection
 from fleetrec.models.base import Model
@@ -52,7 +52,7 @@ class InferenceModel:
         }
         write_folder(
             directory,
-            contents={GRAPH: self._graph(collection), **encode_tensors(tables)},
+            contents={GRAPH: self._onnx(), **encode_tensors(tables)},
             meta={
                 "kind": KIND,
                 "feeds": [self._feed(name) for name in self.feeds],
@@ -66,33 +66,35 @@ class InferenceModel:
             return {"name": name, "kind": "dense", "shape": list(self.inputs.dense[name])}
         return {"name": name, "kind": "ids"}
 
-    def _graph(self, collection: EmbeddingCollection) -> bytes:
-        dense = [name for name in self.feeds if name in self.inputs.dense]
-        graph = _Graph(self.model, dense, list(collection.groups), self.fetches).eval()
-        names = [*dense, *collection.groups]
-        batch = sample_batch(self.model, self.inputs)
-        example = tuple({**batch.dense, **batch.embedded}[name] for name in names)
-        stream = io.BytesIO()
-        quiet = logging.getLogger("torch.onnx")
-        level = quiet.level
-        quiet.setLevel(logging.ERROR)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about the exporter's own insides
-                program = torch.onnx.export(
-                    graph,
-                    example,
-                    input_names=names,
-                    output_names=list(self.fetches),
-                    dynamic_shapes=[[{0: torch.export.Dim("batch")} for _ in names]],
-                    dynamo=True,
-                    verbose=False,
-                )
-        finally:
-            quiet.setLevel(level)
+    def check_exportable(self) -> None:
+        """Trace the model, so that one that cannot be exported fails before it is trained."""
+        graph, names, example = self._traced()
+        with _exporting(self.model):
+            torch.export.export(graph, example, dynamic_shapes=_any_batch(names))
+
+    def _onnx(self) -> bytes:
+        graph, names, example = self._traced()
+        with _exporting(self.model):
+            program = torch.onnx.export(
+                graph,
+                example,
+                input_names=names,
+                output_names=list(self.fetches),
+                dynamic_shapes=_any_batch(names),
+                dynamo=True,
+                verbose=False,
+            )
         assert program is not None
-        program.save(stream)
-        return stream.getvalue()
+        return bytes(program.model_proto.SerializeToString())
+
+    def _traced(self) -> tuple["_Graph", list[str], tuple[Tensor, ...]]:
+        """Return the model as a graph of plain tensors, their names, and an example of them."""
+        groups = list(self.model.embedding_collection().groups)
+        dense = [name for name in self.feeds if name in self.inputs.dense]
+        batch = sample_batch(self.model, self.inputs)
+        example = tuple({**batch.dense, **batch.embedded}[name] for name in (*dense, *groups))
+        graph = _Graph(self.model, dense, groups, self.fetches)
+        return graph.eval(), [*dense, *groups], example
 
 
 def plan_inference(
@@ -129,12 +131,14 @@ def plan_inference(
         )
     if problems:
         raise ConfigError(problems)
-    return InferenceModel(
+    planned = InferenceModel(
         model=model,
         inputs=inputs,
         feeds=tuple(name for name in feeds or needed if name in needed),
         fetches=tuple(fetches or outputs),
     )
+    planned.check_exportable()
+    return planned
 
 
 def sample_batch(model: Model, inputs: Inputs, *, num_samples: int = 2) -> Batch:
@@ -173,6 +177,31 @@ class _Graph(nn.Module):
         )
         outputs = self._model(batch)
         return tuple(outputs[name] for name in self._fetches)
+
+
+def _any_batch(names: Sequence[str]) -> tuple[tuple[dict[int, Any], ...]]:
+    batch = torch.export.Dim("batch")
+    return (tuple({0: batch} for _ in names),)
+
+
+@contextlib.contextmanager
+def _exporting(model: Model) -> Iterator[None]:
+    """Hush the exporter, and say in one line why a model cannot be exported."""
+    exporter_logger = logging.getLogger("torch.onnx")
+    level = exporter_logger.level
+    exporter_logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the exporter's own insides
+            yield
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ModelError(
+            f"{type(model).__module__}: the model cannot be exported for save_inference_path: "
+            f"{reason}"
+        ) from error
+    finally:
+        exporter_logger.setLevel(level)
 
 
 def _outputs(model: Model, inputs: Inputs) -> dict[str, Tensor]:

@@ -64,9 +64,7 @@ class Predictor:
         if unknown:
             raise DataError(f"no output is called {unknown}; known: {self.fetches}")
 
-    def _look_up(
-        self, group: dict[str, Any], feeds: Mapping[str, Feed], num_samples: int
-    ) -> Array:
+    def _look_up(self, group: dict[str, Any], feeds: Mapping[str, Feed], num_samples: int) -> Array:
         features, dim = group["features"], group["dim"]
         vectors_BFD = np.zeros((num_samples, len(features), dim), np.float32)
         for place, feature in enumerate(features):
@@ -120,7 +118,7 @@ def _dense(feed: Feed, shape: Sequence[int], name: str) -> Array:
 
 def _session(graph: bytes) -> Any:
     try:
-        import onnxruntime
+        import onnxruntime  # type: ignore[import-untyped]
     except ImportError as error:
         raise UnavailableError(
             "running an inference model needs onnxruntime: pip install 'fleetrec[onnx]'"

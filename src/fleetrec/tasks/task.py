@@ -12,7 +12,7 @@ Outputs = Mapping[str, Tensor]
 
 
 class Task(ABC):
-    """One thing a model learns from one label. ``name`` prefixes its metrics in multi-task models."""
+    """One thing a model learns from one label; ``name`` tells its metrics from other tasks'."""
 
     name: str = ""
     label: str

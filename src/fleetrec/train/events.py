@@ -35,7 +35,7 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PassDone:
-    """The figures of one pass over a data set. ``epoch`` is text: the name of a checkpoint's folder."""
+    """The figures of one pass over a data set; ``epoch`` may be the name of a checkpoint."""
 
     kind: Kind
     phase: str

@@ -54,7 +54,9 @@ def take_up(point: ResumePoint, run: RunOptions, phases: Sequence[PhaseRun]) -> 
             f"{point.folder.path}: the data files have changed since (names or sizes); "
             "start anew, with init_model_path to keep the weights"
         )
-    states = {phase.options.name: read_tensors(point.folder, phase.options.name) for phase in phases}
+    states = {
+        phase.options.name: read_tensors(point.folder, phase.options.name) for phase in phases
+    }
     loop = read_tensors(point.folder, LOOP)
     for phase in phases:
         phase.load_state(states[phase.options.name])

@@ -26,8 +26,8 @@ from fleetrec.core.errors import ConfigError, ModelError
 # Gives the hyper-parameters that the model in a file knows; raises ModelError if it cannot.
 ModelOptionsOf = Callable[[Path], type[Options]]
 
-O = TypeVar("O", bound=Options)
-Section = dict[str, tuple[Location, O | None]]
+OptionsT = TypeVar("OptionsT", bound=Options)
+Section = dict[str, tuple[Location, OptionsT | None]]
 
 
 def decode(
@@ -137,7 +137,7 @@ class _Decoder:
             for key, problem in dataset_problems(dataset).items() if dataset else ():
                 self._problems.note((*dataset_at, key), problem)
 
-    def _validate(self, want: type[O], data: Any, at: Location) -> O | None:
+    def _validate(self, want: type[OptionsT], data: Any, at: Location) -> OptionsT | None:
         if not isinstance(data, dict):
             self._problems.note(at, f"expected a mapping, got {data!r}")
             return None
@@ -147,9 +147,9 @@ class _Decoder:
             self._problems.note_validation(error, at=at, want=want)
             return None
 
-    def _section(self, key: str, want: type[O]) -> Section[O]:
+    def _section(self, key: str, want: type[OptionsT]) -> Section[OptionsT]:
         """Decode the named entries of one list; entries with problems stay as None."""
-        found: Section[O] = {}
+        found: Section[OptionsT] = {}
         entries = self._document.data.get(key)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             at: Location = (key, index)
@@ -222,7 +222,7 @@ class _Decoder:
         return OptimizerOptions(name=keys.optimizer_class, lr=keys.learning_rate)
 
 
-def _sound(entry: tuple[Location, O | None]) -> O:
+def _sound(entry: tuple[Location, OptionsT | None]) -> OptionsT:
     """Return an entry after the check that none has a problem."""
     value = entry[1]
     assert value is not None

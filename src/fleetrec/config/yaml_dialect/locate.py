@@ -83,4 +83,6 @@ def _zoo_hint(text: str) -> str:
     if "models." in text:
         known = [f"fleetrec.models.{name.replace('/', '.')}" for name in zoo_names()]
         return hint(text.replace("paddlerec.", "fleetrec.", 1), known)
-    return "" if text.endswith((".yaml", ".yml")) else hint(text.removeprefix("models/"), zoo_names())
+    return (
+        "" if text.endswith((".yaml", ".yml")) else hint(text.removeprefix("models/"), zoo_names())
+    )

@@ -47,7 +47,7 @@ class Model(base.Model):
             name="SparseFeatFactors",
             dim=config.sparse_feature_dim,
             num_rows=None if config.distributed_embedding else config.sparse_feature_number,
-            initializer=Initializer(scale=1 / math.sqrt(config.sparse_feature_dim)),
+            initializer=Initializer(scale=0.05),
         )
         super().__init__(tasks=[BinaryTask(label=label)])
         self.embeddings = EmbeddingCollection(

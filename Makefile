@@ -1,0 +1,63 @@
+# Every verb makes the venv and installs what it needs; nothing else has to be typed first.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(shell find native -type f) CMakeLists.txt
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help setup train test test-slow lint types fmt bench all clean
+help:  ## Show the verbs
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+# torch first and by its exact version: a looser request pulls gigabytes of CUDA packages.
+$(VENV)/.deps: pyproject.toml constraints.txt
+	@echo "== venv and dependencies (.venv)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) $$(grep '^torch==' constraints.txt)
+	@$(PIP) $$($(BIN)/python tools/requirements.py)
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.deps $(NATIVE)
+	@echo "== build the native core and install fleetrec (editable)"
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(VENV)/.built  ## Make the venv, install dependencies, build the native core
+
+train: setup  ## Train the built-in click model and show its AUC
+	@echo "== train and infer rank/dnn"
+	@$(BIN)/fleetrec run -m fleetrec.models.rank.dnn
+
+test: setup  ## Run all tests
+	@echo "== tests"
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-slow: setup  ## Run the slow tests: large files, constant memory
+	@echo "== slow tests"
+	@$(BIN)/python -m pytest -q -m slow
+
+lint: setup  ## Check format and style of Python, C++ and words
+	@echo "== lint"
+	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q .
+	@$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'native/*.cc' 'native/*.h')
+	@$(BIN)/codespell $$(git ls-files '*.py' '*.md' '*.cc' '*.h' '*.yaml')
+
+types: setup  ## Check types
+	@echo "== types"
+	@$(BIN)/mypy
+
+fmt: setup  ## Format Python and C++
+	@$(BIN)/ruff format -q . && $(BIN)/ruff check -q --fix .
+	@$(BIN)/clang-format -i $$(git ls-files 'native/*.cc' 'native/*.h')
+
+bench: setup  ## Measure speed: ratios within one run
+	@echo "== bench"
+	@$(BIN)/python -m benchmarks.run
+
+all: lint types test  ## Everything that CI runs
+
+clean:  ## Remove the venv, builds and caches (not checkpoints or logs)
+	@echo "== clean"
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache
+	@find . -name __pycache__ -prune -exec rm -rf {} +
