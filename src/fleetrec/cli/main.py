@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-models_app = typer.Typer(help="The built-in models.", invoke_without_command=True)
+models_app = typer.Typer(invoke_without_command=True)
 app.add_typer(models_app, name="models")
 
 JobArgument = Annotated[
@@ -57,9 +57,12 @@ def run(
 
     Example: fleetrec run -m fleetrec.models.rank.dnn -o runner.single_cpu_train.epochs=2
     """
+    from fleetrec.cli.job import load_job
+
+    job = load_job(model, overrides=override or ())
     from fleetrec.cli.run import run_job
 
-    run_job(model, backend=backend, overrides=override or (), resume=resume, log_dir=log_dir)
+    run_job(job, backend=backend, resume=resume, log_dir=log_dir)
 
 
 @app.command()

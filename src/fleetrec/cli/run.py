@@ -3,10 +3,8 @@
 import logging
 import secrets
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from fleetrec.cli.job import load_job
 from fleetrec.cli.logs import console_logging, run_log
 from fleetrec.cli.progress import ProgressObserver
 from fleetrec.cli.signals import StopRequest
@@ -23,11 +21,8 @@ from fleetrec.train.trainer import StoppedError, Trainer
 logger = logging.getLogger(__name__)
 
 
-def run_job(
-    text: str, *, backend: Path | None, overrides: Sequence[str], resume: bool, log_dir: Path
-) -> None:
+def run_job(job: Job, *, backend: Path | None, resume: bool, log_dir: Path) -> None:
     """Run every runner of ``mode``; the first failure ends it."""
-    job = load_job(text, overrides=overrides)
     _check_engines(job, backend)
     with console_logging():
         for notice in job.notices:

@@ -16,6 +16,9 @@ from fleetrec.core.errors import DataError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.data.lines import LineBatch
 
+# Files with ids in the place of slots must not fill the memory.
+MAX_UNDECLARED = 1000
+
 
 class SlotReport:
     """Counts which slots occur, because a misspelt slot trains without a word."""
@@ -31,7 +34,9 @@ class SlotReport:
     def add(self, parsed: ParsedSlots) -> None:
         """Count one batch."""
         self._seen += parsed.seen
-        self._undeclared.update(parsed.undeclared)
+        for name, count in parsed.undeclared.items():
+            if name in self._undeclared or len(self._undeclared) < MAX_UNDECLARED:
+                self._undeclared[name] += count
         self._num_empty += parsed.num_empty
         self.num_samples += parsed.num_samples
 
@@ -47,10 +52,11 @@ class SlotReport:
                 f"padding): {', '.join(never)}"
             )
         if undeclared:
-            listed = ", ".join(f"{name} ({self._undeclared[name]} values)" for name in undeclared)
+            listed = [f"{name} ({self._undeclared[name]} values)" for name in undeclared[:20]]
+            more = [f"and {len(undeclared) - 20} more"] if len(undeclared) > 20 else []
             found.append(
                 f"slots in the data that are not declared (ignored in {self.num_samples} "
-                f"samples): {listed}"
+                f"samples): {', '.join([*listed, *more])}"
             )
         if self._num_empty and self._news([""]):
             found.append(f"{self._num_empty} empty lines were read as samples of padding")

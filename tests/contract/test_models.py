@@ -1,0 +1,147 @@
+"""What every model of the zoo promises. A new folder is covered without touching this file."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+
+from fleetrec.cli.job import load_job
+from fleetrec.config.job import PhaseOptions, RunOptions
+from fleetrec.config.yaml_dialect.locate import ZOO, zoo_names
+from fleetrec.core.batch import Batch
+from fleetrec.export.inference import plan_inference
+from fleetrec.export.predictor import Predictor
+from fleetrec.models.load import load_model_class
+from fleetrec.train.phase import PhaseRun, build_phase
+
+MAX_LINES = 120
+
+
+@pytest.fixture(params=zoo_names(), scope="module")
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def run_options(name) -> RunOptions:
+    """The first training run of the model's own config."""
+    job = load_job(name, overrides=())
+    return next(run for run in job.runs if run.kind == "train")
+
+
+@pytest.fixture
+def phase(run_options) -> PhaseRun:
+    return build_phase(run_options.phases[0], run_options)
+
+
+@pytest.fixture(scope="module")
+def batch(run_options) -> Batch:
+    phase = build_phase(run_options.phases[0], run_options)
+    with phase.loader.epoch(0) as batches:
+        return next(batches)
+
+
+def test_a_model_file_is_short(name):
+    assert len((ZOO / name / "model.py").read_text().splitlines()) <= MAX_LINES
+
+
+def test_a_model_describes_itself_and_has_a_config_without_arguments(name):
+    model = load_model_class(ZOO / name / "model.py")
+    assert model.__doc__
+    assert all(field.description for field in model.Config.model_fields.values())
+    model.Config()
+
+
+def test_outputs_have_one_row_per_sample(phase, batch):
+    outputs = phase.strategy.predict(batch)
+    assert outputs
+    assert all(len(value) == batch.num_samples for value in outputs.values())
+
+
+def test_every_parameter_and_every_table_learns(phase, batch):
+    before = {n: {k: v.clone() for k, v in g.items()} for n, g in phase.strategy.state().items()}
+    for _ in range(3):
+        phase.strategy.train_step(batch)
+    after = phase.strategy.state()
+    parameters = dict(phase.model.named_parameters())
+    still = [n for n in parameters if torch.equal(before["model"][n], after["model"][n])]
+    assert still == []
+    for table in phase.model.embedding_collection().tables:
+        assert len(after[f"tables/{table}"]["ids"]) > 0
+
+
+def test_the_loss_falls(phase, batch):
+    losses = [float(phase.strategy.train_step(batch).loss) for _ in range(30)]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_state_round_trips_and_continues_equal(run_options, phase, batch):
+    twin = build_phase(run_options.phases[0], with_other_seed(run_options))
+    for _ in range(3):
+        phase.strategy.train_step(batch)
+    twin.load_state(phase.state())
+    for _ in range(3):
+        phase.strategy.train_step(batch)
+        twin.strategy.train_step(batch)
+    ours, theirs = phase.state(), twin.state()
+    assert ours.keys() == theirs.keys()
+    for file in ours:
+        for tensor in ours[file]:
+            assert torch.equal(ours[file][tensor], theirs[file][tensor]), (file, tensor)
+
+
+def with_other_seed(run: RunOptions) -> RunOptions:
+    """Other first weights, so that a round trip cannot pass by chance."""
+    return run.model_copy(update={"seed": run.seed + 1})
+
+
+def test_outputs_do_not_depend_on_the_split_into_batches(run_options, phase, batch):
+    phase.strategy.train_step(batch)
+    whole = phase.strategy.predict(batch)
+    small = _with_batch_size(run_options.phases[0], 7)
+    loader = build_phase(small, run_options).loader
+    parts: dict[str, list[torch.Tensor]] = {name: [] for name in whole}
+    num_samples = 0
+    with loader.epoch(0) as batches:
+        for part in batches:
+            for name, value in phase.strategy.predict(part).items():
+                parts[name].append(value)
+            num_samples += part.num_samples
+            if num_samples >= batch.num_samples:
+                break
+    for name, value in whole.items():
+        torch.testing.assert_close(torch.cat(parts[name])[: len(value)], value)
+
+
+def _with_batch_size(phase: PhaseOptions, batch_size: int) -> PhaseOptions:
+    dataset = phase.dataset.model_copy(update={"batch_size": batch_size})
+    return phase.model_copy(update={"dataset": dataset})
+
+
+def test_the_inference_model_gives_the_same_outputs(phase, batch, tmp_path):
+    for _ in range(3):
+        phase.strategy.train_step(batch)
+    planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=())
+    planned.write(tmp_path / "inference", phase.strategy.state())
+    predictor = Predictor(tmp_path / "inference")
+    feeds = {name: _feed(batch, name) for name in predictor.feeds}
+    for name, value in phase.strategy.predict(batch).items():
+        torch.testing.assert_close(
+            torch.from_numpy(predictor.predict(feeds)[name]), value, atol=1e-5, rtol=1e-5
+        )
+
+
+def _feed(batch: Batch, name: str):
+    if name in batch.dense:
+        return batch.dense[name].numpy()
+    jagged = batch.ids[name]
+    bounds = jagged.offsets.tolist()
+    values = jagged.values.tolist()
+    return [values[a:b] for a, b in itertools.pairwise(bounds)]
+
+
+def test_the_config_lies_beside_the_model_and_names_it(name):
+    text = (ZOO / name / "config.yaml").read_text(encoding="utf-8")
+    assert f"fleetrec.models.{name.replace('/', '.')}" in text
+    assert Path(ZOO / name / "data").is_dir()

@@ -1,0 +1,87 @@
+"""Small things that many tests make: slot text, jobs, runs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ruamel.yaml import YAML
+from safetensors.numpy import load_file
+
+from fleetrec.cli.job import load_job
+from fleetrec.cli.run import run_job
+from fleetrec.config.yaml_dialect.locate import ZOO
+
+SLOTS = "click 1 2 3"
+DENSE = "dense_feature:2"
+
+
+def make_slot_text(num_samples: int, *, seed: int = 0, num_ids: int = 50) -> str:
+    """Lines with two numbers and three slots; clicks follow slot 1 and the first number."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, num_ids, (num_samples, 3))
+    numbers = rng.random((num_samples, 2)).round(3)
+    logits = (ids[:, 0] % 2) * 4 - 3 + 2 * numbers[:, 0]
+    clicks = rng.random(num_samples) < 1 / (1 + np.exp(-logits))
+    rows = zip(clicks.astype(int), numbers.tolist(), ids.tolist(), strict=True)
+    return "".join(
+        f"click:{c} dense_feature:{x} dense_feature:{y} 1:{a} 2:{b} 3:{d}\n"
+        for c, (x, y), (a, b, d) in rows
+    )
+
+
+def make_data(folder: Path, *, num_samples: int, num_files: int = 2, seed: int = 0) -> Path:
+    folder.mkdir(parents=True)
+    lines = make_slot_text(num_samples, seed=seed).splitlines(keepends=True)
+    for i, part in enumerate(np.array_split(np.array(lines), num_files)):
+        (folder / f"part-{i}").write_text("".join(part))
+    return folder
+
+
+def make_job(data: Path, *, epochs: int = 2, batch_size: int = 32, **runner: Any) -> dict[str, Any]:
+    """The small DNN with one training and one inference runner over the same data."""
+    dataset = {
+        "type": "DataLoader",
+        "batch_size": batch_size,
+        "data_path": str(data),
+        "sparse_slots": SLOTS,
+        "dense_slots": DENSE,
+    }
+    train = {"name": "train", "class": "train", "epochs": epochs, "phases": "learn", **runner}
+    infer = {"name": "infer", "class": "infer", "init_model_path": "ckpt", "phases": "judge"}
+    model = str(ZOO / "rank/dnn/model.py")
+    return {
+        "mode": "train",
+        "runner": [{"save_checkpoint_path": "ckpt", **train}, infer],
+        "phase": [
+            {"name": "learn", "model": model, "dataset_name": "data"},
+            {"name": "judge", "model": model, "dataset_name": "data"},
+        ],
+        "dataset": [{"name": "data", **dataset}],
+        "hyper_parameters": {
+            "optimizer": {"class": "Adam", "learning_rate": 0.01},
+            "sparse_feature_dim": 4,
+            "fc_sizes": [16, 8],
+        },
+    }
+
+
+def write_job(job: dict[str, Any], path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as stream:
+        YAML().dump(job, stream)
+    return path
+
+
+def run(job: Path | str, *overrides: str, resume: bool = False) -> None:
+    """Run a job in this process; folders are made below the current directory."""
+    loaded = load_job(str(job), overrides=overrides)
+    run_job(loaded, backend=None, resume=resume, log_dir=Path("logs"))
+
+
+def tensors_of(checkpoint: Path) -> dict[str, bytes]:
+    """All tensors of a checkpoint, to the last bit."""
+    return {
+        f"{path.relative_to(checkpoint)}:{name}": value.tobytes() + str(value.dtype).encode()
+        for path in sorted(checkpoint.rglob("*.safetensors"))
+        for name, value in load_file(path).items()
+    }

@@ -1,0 +1,137 @@
+"""The layout is a promise; these tests keep it."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "fleetrec"
+NATIVE = Path(__file__).parents[1] / "native"
+ENTRIES = {"__main__", "run", "check", "new"}  # python -m fleetrec.<verb>
+LAYERS = (  # top to bottom; a package may import only packages on later lines
+    {"cli"},
+    {"train"},
+    {"export"},
+    {"parallel", "checkpoint"},
+    {"models", "data"},
+    {"tasks", "embedding", "nn", "optim"},
+    {"config"},
+    {"_native"},
+    {"core"},
+)
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py")
+each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+
+
+def layer_of(package: str) -> int:
+    found = [i for i, names in enumerate(LAYERS) if package in names]
+    assert found, f"{package}: name the layer of this new package in LAYERS"
+    return found[0]
+
+
+def own_package(path: Path) -> str:
+    name = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "cli" if name in ENTRIES or path.stem == "__main__" else name
+
+
+def imported_packages(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "fleetrec":
+            names = [f"fleetrec.{alias.name}" for alias in node.names if alias.name[0] != "_"]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        yield from ((node.lineno, n.split(".")[1]) for n in names if n.startswith("fleetrec."))
+
+
+@each_source
+def test_imports_point_down(path: Path) -> None:
+    own = own_package(path)
+    for line, other in imported_packages(ast.parse(path.read_text())):
+        if other != own:
+            assert layer_of(own) < layer_of(other), f"{path}:{line}: {own} may not import {other}"
+
+
+@each_source
+def test_sizes(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= MAX_FILE_LINES, f"{path}: split this file"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            length = node.end_lineno - node.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, (
+                f"{path}:{node.lineno}: {node.name} has {length} lines"
+            )
+
+
+@pytest.mark.parametrize("path", sorted(NATIVE.rglob("*.[ch]*")), ids=lambda p: p.name)
+def test_native_sizes(path: Path) -> None:
+    assert path.read_text().count("\n") <= MAX_FILE_LINES, f"{path}: split this file"
+
+
+@each_source
+def test_no_module_level_state(path: Path) -> None:
+    for node in ast.parse(path.read_text()).body:
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        mutable = isinstance(value, ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp)
+        assert not mutable, f"{path}:{node.lineno}: module-level mutable value"
+
+
+@each_source
+def test_importing_does_nothing(path: Path) -> None:
+    """Only definitions, constants and the main guard stand at the top of a module."""
+    for node in ast.parse(path.read_text()).body:
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_guard = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+        is_setup = isinstance(node, ast.Expr) and ast.unparse(node).startswith("app.add_typer(")
+        is_definition = isinstance(
+            node,
+            ast.Import
+            | ast.ImportFrom
+            | ast.FunctionDef
+            | ast.ClassDef
+            | ast.Assign
+            | ast.AnnAssign,
+        )
+        assert is_docstring or is_guard or is_setup or is_definition, f"{path}:{node.lineno}"
+
+
+@each_source
+def test_the_environment_is_read_in_one_place(path: Path) -> None:
+    if path == PACKAGE / "core" / "env.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        name = ast.unparse(node) if isinstance(node, ast.Attribute | ast.Name) else ""
+        assert name not in ("os.environ", "os.getenv", "environ", "getenv"), f"{path}:{node.lineno}"
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nprint(*sys.modules, sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_is_quick() -> None:
+    loaded = modules_after("import fleetrec")
+    assert not loaded & {"torch", "numpy", "pydantic", "typer"}
+
+
+def test_help_needs_nothing_heavy() -> None:
+    loaded = modules_after("import fleetrec.cli.main")
+    assert not loaded & {"torch", "numpy", "pydantic", "pyarrow", "onnx"}
+
+
+def test_a_predictor_needs_no_torch() -> None:
+    assert "torch" not in modules_after("import fleetrec.export.predictor")
