@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 def grow_file(path: Path, num_bytes: int) -> Path:
     """Repeat some slot text; the table stays small, only the file grows."""
-    text = make_slot_text(20_000).encode()
+    text = make_slot_text(20_000).replace("\n", f" note:{'x' * 300}\n").encode()
     path.parent.mkdir()
     with path.open("wb") as stream:
         for _ in range(-(-num_bytes // len(text))):

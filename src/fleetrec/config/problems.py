@@ -22,11 +22,12 @@ class Problems:
 
     def note(self, location: Location, text: str) -> None:
         """Add one problem of the value at ``location``."""
-        where = self._document.where(location)
-        line = where.rpartition(":")[2]
-        self._found[f"{where}: {self._spell(location)}: {text}"] = (
-            int(line) if line.isdecimal() else 0
-        )
+        line = self._document.where(location).rpartition(":")[2]
+        self._found[self.spell(location, text)] = int(line) if line.isdecimal() else 0
+
+    def spell(self, location: Location, text: str) -> str:
+        """Write ``file:line: path: text``."""
+        return f"{self._document.where(location)}: {self._path(location)}: {text}"
 
     def note_validation(self, error: ValidationError, *, at: Location, want: type[Options]) -> None:
         """Add what pydantic found in the mapping at ``at``."""
@@ -53,7 +54,7 @@ class Problems:
         else:
             self.note(location, f"{_sentence(detail)}, got {detail['input']!r}")
 
-    def _spell(self, location: Location) -> str:
+    def _path(self, location: Location) -> str:
         """Write ``('runner', 0, 'epochs')`` as ``runner.single_cpu_train.epochs``."""
         words: list[str] = []
         value: Any = self._document.data

@@ -15,10 +15,12 @@ from fleetrec.config.yaml_dialect.locate import Located, locate_workspace
 from fleetrec.config.yaml_dialect.override import override
 from fleetrec.config.yaml_dialect.schema import Dataset, OptimizerKeys, Phase, Runner, TopLevel
 from fleetrec.config.yaml_dialect.translate import (
+    dataset_notices,
     dataset_options,
     dataset_problems,
     phase_problems,
     run_options,
+    runner_notices,
     runner_problems,
 )
 from fleetrec.core.errors import ConfigError, ModelError
@@ -122,6 +124,8 @@ class _Decoder:
                 continue
             for key, problem in runner_problems(runner).items():
                 self._problems.note((*at, key), problem)
+            for key, notice in runner_notices(runner).items():
+                self._notice((*at, key), notice)
             for phase in runner.phases:
                 self._check_name((*at, "phases"), phase, phases)
 
@@ -134,8 +138,12 @@ class _Decoder:
             if not self._check_name((*at, "dataset_name"), phase.dataset_name, datasets):
                 continue
             dataset_at, dataset = datasets[phase.dataset_name]
-            for key, problem in dataset_problems(dataset).items() if dataset else ():
+            if dataset is None:
+                continue
+            for key, problem in dataset_problems(dataset).items():
                 self._problems.note((*dataset_at, key), problem)
+            for key, notice in dataset_notices(dataset).items():
+                self._notice((*dataset_at, key), notice)
 
     def _validate(self, want: type[OptionsT], data: Any, at: Location) -> OptionsT | None:
         if not isinstance(data, dict):
@@ -159,6 +167,11 @@ class _Decoder:
                 self._problems.note((*at, "name"), f"two entries of {key} are called {name!r}")
             found[name] = (at, value)
         return found
+
+    def _notice(self, location: Location, text: str) -> None:
+        notice = self._problems.spell(location, text)
+        if notice not in self._notices:
+            self._notices.append(notice)
 
     def _check_name(self, at: Location, name: str, known: Mapping[str, Any]) -> bool:
         if name not in known:
@@ -215,10 +228,7 @@ class _Decoder:
         if keys is None:
             return None
         if keys.strategy is not None:
-            where = self._document.where((*at, "strategy"))
-            self._notices.append(
-                f"{where}: optimizer.strategy has no effect; runner.distribute_strategy decides"
-            )
+            self._notice((*at, "strategy"), "has no effect; runner.distribute_strategy decides")
         return OptimizerOptions(name=keys.optimizer_class, lr=keys.learning_rate)
 
 

@@ -38,6 +38,20 @@ def dataset_problems(dataset: Dataset) -> dict[str, str]:
     return problems
 
 
+def dataset_notices(dataset: Dataset) -> dict[str, str]:
+    """Return what the user of a data set should know, by key."""
+    if dataset.type == "QueueDataset":
+        return {"type": "QueueDataset is read as DataLoader in this version: in order"}
+    return {}
+
+
+def runner_notices(runner: Runner) -> dict[str, str]:
+    """Return what the user of a runner should know, by key."""
+    if _is_infer(runner) and (runner.epochs or 1) > 1:
+        return {"epochs": "inference makes one pass"}
+    return {}
+
+
 def phase_problems(phase: Phase) -> dict[str, str]:
     """Return what is wrong with a phase that a runner uses, by key."""
     if phase.gradient_scale_strategy == 2:
