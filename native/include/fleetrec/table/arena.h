@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that is taken in large pieces and given back all at once.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+namespace fleetrec {
+
+// Hands out zeroed memory from blocks of huge pages: rows are read at random, and with small pages
+// every read would miss the address cache as well.
+class Arena {
+ public:
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena();
+
+  // Safe to call from several threads; never moves what was handed out before.
+  float* allocate(std::size_t num_floats);
+
+  std::size_t num_bytes() const { return num_bytes_; }
+
+ private:
+  struct Block {
+    std::byte* first;
+    std::size_t num_bytes;
+  };
+
+  void add_block(std::size_t min_bytes);
+
+  std::mutex mutex_;
+  std::vector<Block> blocks_;
+  std::size_t used_ = 0;  // of the last block
+  std::size_t num_bytes_ = 0;
+};
+
+}  // namespace fleetrec

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// All lookups of one batch in tables of one width: find rows, pool them, give gradients back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fleetrec/table/table.h"
+
+namespace fleetrec {
+
+enum class Combiner { kSum, kMean, kSqrtN };
+
+// Column `column` of the ids goes through table number `table` into the next vector of a sample.
+struct LookupFeature {
+  std::size_t column;
+  std::size_t table;
+  Combiner combiner;
+};
+
+// Lists of ids, column by column: sample i of column c owns ids[offsets[k]] up to ids[offsets[k+1]]
+// with k = c * num_samples + i.
+struct JaggedIds {
+  std::span<const std::int64_t> ids;
+  std::span<const std::int64_t> offsets;
+  std::size_t num_samples;
+};
+
+// What a training lookup knows beyond the ids.
+struct TrainingSights {
+  std::uint32_t now = 0;          // event time, in seconds
+  std::span<const float> labels;  // by sample, above 0.5 counts as click; empty: no clicks
+};
+
+struct IdOutOfRange {
+  std::size_t column;
+  std::uint64_t id;
+};
+
+// Keeps its memory from batch to batch. Rows are found by partition: ids whose bucket falls together
+// are one thread's work, in the order in which they stand in the batch. So the outcome does not
+// depend on the number of threads, and no row needs a lock.
+class BatchLookup {
+ public:
+  BatchLookup(std::vector<std::shared_ptr<Table>> tables, std::vector<LookupFeature> features);
+
+  std::size_t dim() const { return dim_; }
+  std::size_t width() const { return features_.size() * dim_; }
+
+  // Finds the rows; `sights` is given in training, where ids may get rows and a gradient is to come.
+  // Throws IdOutOfRange before anything has changed.
+  void find(const JaggedIds& batch, const TrainingSights* sights);
+
+  // Writes the pooled vectors, num_samples rows of width().
+  void pool(std::span<float> vectors) const;
+
+  // Sums the gradient of the vectors per row and applies the optimizer, once per row.
+  void apply(std::span<const float> grads, float lr);
+
+ private:
+  struct Item {
+    std::uint64_t id;
+    std::uint32_t position;  // in the ids of the batch
+    std::uint32_t bag;       // number of the vector: sample * features + feature
+  };
+  // A stretch of samples of one feature.
+  struct Stretch {
+    std::size_t feature;
+    std::size_t first;
+    std::size_t last;
+  };
+  struct Partition {
+    std::size_t table;
+    std::size_t first;  // in items_
+    std::size_t last;
+    std::vector<Row> rows;             // the different rows that were found
+    std::vector<std::uint32_t> begin;  // by row, where its bags start in `bags`; one more at the end
+    std::vector<std::uint32_t> bags;
+    std::vector<std::uint32_t> row_of;  // by item; scratch
+  };
+
+  static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
+
+  void check_batch(const JaggedIds& batch) const;
+  void scatter(const JaggedIds& batch);
+  void resolve(Partition& partition, const TrainingSights* sights);
+  void group(Partition& partition) const;
+  void pool_samples(std::size_t first, std::size_t last, float* vectors) const;
+  float scale_of(const LookupFeature& feature, std::size_t num_ids) const;
+  float scale_of_bag(std::size_t bag) const;
+  std::size_t partition_of(const LookupFeature& feature, std::uint64_t id) const;
+  static std::uint32_t number_of(std::vector<Row>& rows, const Row& row);
+
+  std::vector<std::shared_ptr<Table>> tables_;
+  std::vector<LookupFeature> features_;
+  std::size_t dim_;
+  std::size_t num_samples_ = 0;
+  bool is_plain_ = true;  // all combiners are sums
+  std::vector<Stretch> stretches_;
+  std::vector<std::uint32_t> counts_;  // by stretch and partition
+  std::vector<Item> items_;
+  std::vector<const float*> weights_;  // by position; nullptr: no row
+  std::vector<std::int64_t> offsets_;  // of the batch
+  std::vector<Partition> partitions_;
+};
+
+}  // namespace fleetrec

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scattered bits of an id. Where a row lives and how it starts follow from them and nothing else.
+#pragma once
+
+#include <cstdint>
+
+namespace fleetrec {
+
+inline constexpr std::uint32_t kNumBuckets = 1024;
+
+// The finalizer of splitmix64: every bit of the result depends on every bit of `x`.
+constexpr std::uint64_t mix64(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+// The place of an id: a bucket, and 32 bits that tell ids of one bucket apart.
+struct Place {
+  std::uint32_t bucket;
+  std::uint32_t tag;
+};
+
+constexpr Place place_of(std::uint64_t id) {
+  // Not mix64(id) itself: that is what first values are drawn from.
+  const std::uint64_t hash = mix64(id + 0x9E3779B97F4A7C15u);
+  return {static_cast<std::uint32_t>(hash % kNumBuckets), static_cast<std::uint32_t>(hash >> 32)};
+}
+
+}  // namespace fleetrec

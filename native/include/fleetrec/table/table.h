@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of one width, addressed by 64-bit ids, in a fixed number of buckets.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fleetrec/optimizer/optimizer.h"
+#include "fleetrec/table/admission.h"
+#include "fleetrec/table/arena.h"
+#include "fleetrec/table/id_hash.h"
+#include "fleetrec/table/index.h"
+#include "fleetrec/table/initializer.h"
+#include "fleetrec/table/row.h"
+#include "fleetrec/table/slab.h"
+
+namespace fleetrec {
+
+struct TableOptions {
+  std::string name;
+  std::size_t dim = 1;
+  std::optional<std::uint64_t> num_rows;  // ids lie in [0, num_rows): no hashing
+  Initializer initializer;
+  Admission admission;
+};
+
+// What happened to a table since it was made.
+struct TableCounts {
+  std::uint64_t created = 0;
+  std::uint64_t evicted = 0;
+};
+
+// One sight of an id in training.
+struct Sight {
+  std::uint64_t id;
+  std::uint32_t now;  // event time, in seconds
+  bool is_click;
+};
+
+// The ids of a table whose hash falls together. One thread at a time works on a bucket.
+struct Bucket {
+  Slab slab;
+  Index index;  // unused where ids number the rows themselves
+  Candidates candidates;
+  std::vector<std::uint32_t> free;  // numbers of rows that were evicted
+  std::vector<std::uint64_t> tombstones;  // ids evicted since the last snapshot
+  std::uint32_t num_used = 0;  // numbers given out so far
+  std::size_t num_rows = 0;
+  TableCounts counts;
+};
+
+class Table {
+ public:
+  Table(TableOptions options, GuardedOptimizer optimizer);
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  const TableOptions& options() const { return options_; }
+  const RowLayout& layout() const { return layout_; }
+  const GuardedOptimizer& optimizer() const { return optimizer_; }
+
+  bool has_range() const { return options_.num_rows.has_value(); }
+  bool is_in_range(std::uint64_t id) const { return !has_range() || id < *options_.num_rows; }
+
+  // Where the row of an id is, whether or not it exists.
+  Place place(std::uint64_t id) const {
+    if (!has_range()) return place_of(id);
+    return {static_cast<std::uint32_t>(id % kNumBuckets),
+            static_cast<std::uint32_t>(id / kNumBuckets)};
+  }
+
+  void prefetch_index(Place place) const {
+    if (!has_range()) buckets_[place.bucket].index.prefetch(place.tag);
+  }
+
+  // Returns what is probably the row of a place, for fetching it ahead; looks at one entry only.
+  Row peek(Place place) const {
+    const Bucket& bucket = buckets_[place.bucket];
+    const std::uint32_t number = has_range() ? place.tag : bucket.index.peek(place.tag);
+    return number == Index::kNone ? Row() : bucket.slab.find(number, stride_);
+  }
+
+  // Returns the row of an id, or none.
+  Row find(std::uint64_t id, Place place) const {
+    const Bucket& bucket = buckets_[place.bucket];
+    if (has_range()) {
+      const Row row = bucket.slab.find(place.tag, stride_);
+      return row && row.header().version != 0 ? row : Row();
+    }
+    const auto is_it = [&](std::uint32_t number) {
+      return bucket.slab.at(number, stride_).header().id() == id;
+    };
+    const std::uint32_t number = bucket.index.find(place.tag, is_it);
+    return number == Index::kNone ? Row() : bucket.slab.at(number, stride_);
+  }
+
+  // The same in training: an id without a row is counted, and gets one when it is admitted. The
+  // row is marked as seen and changed.
+  Row see(const Sight& sight, Place place);
+
+  // Makes a row with first weights and state; the id must have none.
+  Row create(std::uint64_t id, Place place);
+
+  // Removes a row and leaves a tombstone.
+  void evict(std::uint64_t id, Place place);
+
+  std::size_t size() const;
+  std::size_t num_candidates() const;
+  std::size_t num_bytes() const;
+  TableCounts counts() const;
+
+  std::span<Bucket> buckets() { return buckets_; }
+  std::span<const Bucket> buckets() const { return buckets_; }
+
+  // Rises with every snapshot: rows whose version is at least that of the cut have changed since.
+  std::uint32_t version() const { return version_; }
+  void next_version() { ++version_; }
+
+  // Whole calls hold it; within a call threads share out the buckets.
+  std::mutex& mutex() { return mutex_; }
+
+  // Calls `visit(row)` for every row of a bucket, in the order of their numbers.
+  template <typename Visit>
+  void each_row(std::uint32_t bucket, const Visit& visit) const {
+    for (std::uint32_t number = 0; number < buckets_[bucket].num_used; ++number) {
+      const Row row = buckets_[bucket].slab.find(number, stride_);
+      if (row && row.header().version != 0) visit(row);
+    }
+  }
+
+ private:
+  TableOptions options_;
+  GuardedOptimizer optimizer_;
+  RowLayout layout_;
+  std::size_t stride_;
+  Arena arena_;
+  std::vector<Bucket> buckets_;
+  std::uint32_t version_ = 1;
+  std::mutex mutex_;
+};
+
+}  // namespace fleetrec

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleetrec/table/batch_lookup.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <stdexcept>
+
+#include "fleetrec/parallel.h"
+
+namespace fleetrec {
+namespace {
+
+constexpr std::size_t kPartitionsPerTable = 32;
+constexpr std::size_t kBucketsPerPartition = kNumBuckets / kPartitionsPerTable;
+constexpr std::size_t kStretchSamples = 1024;
+constexpr std::size_t kPoolSamples = 128;
+constexpr std::size_t kAhead = 16;  // rows that are fetched before they are needed
+
+FLEETREC_SIMD void add_scaled(float* sum, const float* term, std::size_t dim, float scale) {
+  for (std::size_t i = 0; i < dim; ++i) sum[i] += scale * term[i];
+}
+
+FLEETREC_SIMD void add(float* sum, const float* term, std::size_t dim) {
+  for (std::size_t i = 0; i < dim; ++i) sum[i] += term[i];
+}
+
+FLEETREC_SIMD void multiply(float* vector, std::size_t dim, float scale) {
+  for (std::size_t i = 0; i < dim; ++i) vector[i] *= scale;
+}
+
+void prefetch_row(const Row& row, std::size_t num_floats) {
+  constexpr std::size_t kLineFloats = 16;
+  for (std::size_t i = 0; i < num_floats; i += kLineFloats) __builtin_prefetch(row.address() + i);
+}
+
+std::vector<std::unique_lock<std::mutex>> lock_all(
+    const std::vector<std::shared_ptr<Table>>& tables) {
+  // Always in the same order, so that two lookups cannot wait for each other.
+  std::vector<Table*> ordered;
+  for (const auto& table : tables) ordered.push_back(table.get());
+  std::ranges::sort(ordered);
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (Table* table : ordered) locks.emplace_back(table->mutex());
+  return locks;
+}
+
+}  // namespace
+
+BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
+                         std::vector<LookupFeature> features)
+    : tables_(std::move(tables)), features_(std::move(features)) {
+  if (tables_.empty()) throw std::invalid_argument("a lookup needs a table");
+  dim_ = tables_[0]->layout().dim;
+  for (const auto& table : tables_) {
+    if (table->layout().dim != dim_) {
+      throw std::invalid_argument("tables of one lookup must have one width");
+    }
+  }
+  partitions_.resize(tables_.size() * kPartitionsPerTable);
+  for (std::size_t i = 0; i < partitions_.size(); ++i) {
+    partitions_[i].table = i / kPartitionsPerTable;
+  }
+  for (const LookupFeature& feature : features_) {
+    if (feature.table >= tables_.size()) throw std::invalid_argument("no such table");
+    is_plain_ = is_plain_ && feature.combiner == Combiner::kSum;
+  }
+}
+
+void BatchLookup::find(const JaggedIds& batch, const TrainingSights* sights) {
+  check_batch(batch);
+  num_samples_ = batch.num_samples;
+  offsets_.assign(batch.offsets.begin(), batch.offsets.end());
+  weights_.resize(batch.ids.size());
+  const auto locks = lock_all(tables_);
+  scatter(batch);
+  parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], sights); });
+}
+
+void BatchLookup::check_batch(const JaggedIds& batch) const {
+  const auto num_ids = static_cast<std::int64_t>(batch.ids.size());
+  constexpr std::size_t kMax = std::numeric_limits<std::uint32_t>::max();
+  if (batch.ids.size() > kMax || batch.num_samples * features_.size() > kMax) {
+    throw std::invalid_argument("a batch holds at most 2^32 ids and vectors");
+  }
+  std::int64_t before = 0;
+  for (const std::int64_t offset : batch.offsets) {
+    if (offset < before || offset > num_ids) {
+      throw std::invalid_argument("offsets must rise from 0 to the number of ids");
+    }
+    before = offset;
+  }
+  for (const LookupFeature& feature : features_) {
+    if ((feature.column + 1) * batch.num_samples + 1 > batch.offsets.size()) {
+      throw std::invalid_argument("the batch has fewer columns than the lookup");
+    }
+  }
+}
+
+std::size_t BatchLookup::partition_of(const LookupFeature& feature, std::uint64_t id) const {
+  const Place place = tables_[feature.table]->place(id);
+  return feature.table * kPartitionsPerTable + place.bucket / kBucketsPerPartition;
+}
+
+// Sorts the ids by partition, keeping their order: counts, sums, moves.
+void BatchLookup::scatter(const JaggedIds& batch) {
+  stretches_.clear();
+  for (std::size_t feature = 0; feature < features_.size(); ++feature) {
+    for (std::size_t first = 0; first < num_samples_; first += kStretchSamples) {
+      stretches_.push_back({feature, first, std::min(first + kStretchSamples, num_samples_)});
+    }
+  }
+  const std::size_t num_partitions = partitions_.size();
+  counts_.assign(stretches_.size() * num_partitions, 0);
+  const auto offset_of = [&](const Stretch& stretch, std::size_t sample) {
+    const std::size_t column = features_[stretch.feature].column;
+    return static_cast<std::size_t>(offsets_[column * num_samples_ + sample]);
+  };
+  parallel_for(stretches_.size(), [&](std::size_t s) {
+    const LookupFeature& feature = features_[stretches_[s].feature];
+    const Table& table = *tables_[feature.table];
+    std::uint32_t* counts = &counts_[s * num_partitions];
+    const std::size_t end = offset_of(stretches_[s], stretches_[s].last);
+    for (std::size_t n = offset_of(stretches_[s], stretches_[s].first); n < end; ++n) {
+      const auto id = static_cast<std::uint64_t>(batch.ids[n]);
+      if (!table.is_in_range(id)) throw IdOutOfRange{feature.column, id};
+      ++counts[partition_of(feature, id)];
+    }
+  });
+  std::size_t sum = 0;
+  for (std::size_t p = 0; p < num_partitions; ++p) {
+    partitions_[p].first = sum;
+    for (std::size_t s = 0; s < stretches_.size(); ++s) {
+      const std::uint32_t count = counts_[s * num_partitions + p];
+      counts_[s * num_partitions + p] = static_cast<std::uint32_t>(sum);
+      sum += count;
+    }
+    partitions_[p].last = sum;
+  }
+  items_.resize(sum);
+  parallel_for(stretches_.size(), [&](std::size_t s) {
+    const Stretch& stretch = stretches_[s];
+    const LookupFeature& feature = features_[stretch.feature];
+    std::uint32_t* next = &counts_[s * num_partitions];
+    std::size_t n = offset_of(stretch, stretch.first);
+    for (std::size_t sample = stretch.first; sample < stretch.last; ++sample) {
+      const auto bag = static_cast<std::uint32_t>(sample * features_.size() + stretch.feature);
+      for (const std::size_t end = offset_of(stretch, sample + 1); n < end; ++n) {
+        const auto id = static_cast<std::uint64_t>(batch.ids[n]);
+        items_[next[partition_of(feature, id)]++] = {id, static_cast<std::uint32_t>(n), bag};
+      }
+    }
+  });
+}
+
+// Finds the rows of one partition in two waves: while the first reads the index of an id, memory
+// already brings that of a later one; the second does the same with rows.
+void BatchLookup::resolve(Partition& partition, const TrainingSights* sights) {
+  Table& table = *tables_[partition.table];
+  const std::size_t num_items = partition.last - partition.first;
+  const std::span items(items_.data() + partition.first, num_items);
+  partition.rows.clear();
+  partition.row_of.resize(sights == nullptr ? 0 : num_items);
+  const std::size_t row_floats = RowLayout::kHeaderFloats + dim_;
+  for (std::size_t i = 0; i < num_items; ++i) {
+    if (i + 2 * kAhead < num_items) {
+      const Item& later = items[i + 2 * kAhead];
+      table.prefetch_index(table.place(later.id));
+    }
+    if (i + kAhead < num_items) {
+      const Item& soon = items[i + kAhead];
+      if (const Row row = table.peek(table.place(soon.id))) prefetch_row(row, row_floats);
+    }
+    const Item& item = items[i];
+    const Place place = table.place(item.id);
+    if (sights == nullptr) {
+      const Row row = table.find(item.id, place);
+      weights_[item.position] = row ? row.weights() : nullptr;
+      continue;
+    }
+    const std::size_t sample = item.bag / features_.size();
+    const bool is_click = !sights->labels.empty() && sights->labels[sample] > 0.5f;
+    const Row row = table.see({item.id, sights->now, is_click}, place);
+    weights_[item.position] = row ? row.weights() : nullptr;
+    partition.row_of[i] = row ? number_of(partition.rows, row) : kNoRow;
+  }
+  if (sights != nullptr) group(partition);
+}
+
+// Lists the bags of every row, in the order of the batch.
+void BatchLookup::group(Partition& partition) const {
+  const std::span items(items_.data() + partition.first, partition.row_of.size());
+  partition.begin.assign(partition.rows.size() + 1, 0);
+  for (const std::uint32_t row : partition.row_of) {
+    if (row != kNoRow) ++partition.begin[row + 1];
+  }
+  for (std::size_t row = 0; row < partition.rows.size(); ++row) {
+    partition.begin[row + 1] += partition.begin[row];
+  }
+  partition.bags.resize(partition.begin.back());
+  for (std::size_t i = items.size(); i-- > 0;) {  // from behind, so that `begin` ends at begins
+    const std::uint32_t row = partition.row_of[i];
+    if (row != kNoRow) partition.bags[--partition.begin[row + 1]] = items[i].bag;
+  }
+  std::rotate(partition.begin.begin(), partition.begin.begin() + 1, partition.begin.end());
+  partition.begin.back() = static_cast<std::uint32_t>(partition.bags.size());
+}
+
+float BatchLookup::scale_of(const LookupFeature& feature, std::size_t num_ids) const {
+  if (feature.combiner == Combiner::kSum || num_ids == 0) return 1.0f;
+  const auto count = static_cast<float>(num_ids);
+  return 1.0f / (feature.combiner == Combiner::kSqrtN ? std::sqrt(count) : count);
+}
+
+void BatchLookup::pool(std::span<float> vectors) const {
+  if (vectors.size() != num_samples_ * width()) {
+    throw std::invalid_argument("the vectors must be one row of the lookup's width per sample");
+  }
+  const std::size_t num_tasks = (num_samples_ + kPoolSamples - 1) / kPoolSamples;
+  parallel_for(num_tasks, [&](std::size_t task) {
+    const std::size_t first = task * kPoolSamples;
+    pool_samples(first, std::min(first + kPoolSamples, num_samples_), vectors.data());
+  });
+}
+
+void BatchLookup::pool_samples(std::size_t first, std::size_t last, float* vectors) const {
+  for (std::size_t f = 0; f < features_.size(); ++f) {
+    const LookupFeature& feature = features_[f];
+    const std::int64_t* offsets = &offsets_[feature.column * num_samples_];
+    for (std::size_t sample = first; sample < last; ++sample) {
+      float* vector = vectors + (sample * features_.size() + f) * dim_;
+      const auto begin = static_cast<std::size_t>(offsets[sample]);
+      const auto end = static_cast<std::size_t>(offsets[sample + 1]);
+      if (end - begin == 1 && weights_[begin] != nullptr) {
+        std::memcpy(vector, weights_[begin], dim_ * sizeof(float));
+        continue;
+      }
+      std::fill_n(vector, dim_, 0.0f);
+      for (std::size_t n = begin; n < end; ++n) {
+        if (weights_[n] != nullptr) add(vector, weights_[n], dim_);
+      }
+      const float scale = scale_of(feature, end - begin);
+      if (scale != 1.0f) multiply(vector, dim_, scale);
+    }
+  }
+}
+
+void BatchLookup::apply(std::span<const float> grads, float lr) {
+  if (grads.size() != num_samples_ * width()) {
+    throw std::invalid_argument("the gradient must have the shape of the vectors");
+  }
+  const auto locks = lock_all(tables_);
+  parallel_for(partitions_.size(), [&](std::size_t p) {
+    const Partition& partition = partitions_[p];
+    const Table& table = *tables_[partition.table];
+    const std::size_t stride = table.layout().stride();
+    std::vector<float> sum(dim_);
+    for (std::size_t r = 0; r < partition.rows.size(); ++r) {
+      if (r + kAhead < partition.rows.size()) {
+        prefetch_row(partition.rows[r + kAhead], stride);
+        __builtin_prefetch(&grads[partition.bags[partition.begin[r + kAhead]] * dim_]);
+      }
+      std::ranges::fill(sum, 0.0f);
+      for (std::uint32_t b = partition.begin[r]; b < partition.begin[r + 1]; ++b) {
+        const std::size_t bag = partition.bags[b];
+        const float* grad = &grads[bag * dim_];
+        if (is_plain_) {
+          add(sum.data(), grad, dim_);
+        } else {
+          add_scaled(sum.data(), grad, dim_, scale_of_bag(bag));
+        }
+      }
+      const Row row = partition.rows[r];
+      table.optimizer().update(row.weights(table.layout()), row.state(table.layout()), sum, lr);
+    }
+  });
+}
+
+float BatchLookup::scale_of_bag(std::size_t bag) const {
+  const LookupFeature& feature = features_[bag % features_.size()];
+  const std::size_t k = feature.column * num_samples_ + bag / features_.size();
+  return scale_of(feature, static_cast<std::size_t>(offsets_[k + 1] - offsets_[k]));
+}
+
+// Returns the number of a row among those found so far, adding it if it is new. The row itself
+// remembers its number; that it is not one of an earlier batch shows in the list.
+std::uint32_t BatchLookup::number_of(std::vector<Row>& rows, const Row& row) {
+  const std::uint32_t known = row.header().unique;
+  if (known < rows.size() && rows[known] == row) return known;
+  const auto number = static_cast<std::uint32_t>(rows.size());
+  row.header().unique = number;
+  rows.push_back(row);
+  return number;
+}
+
+}  // namespace fleetrec

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleetrec/table/table.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+namespace fleetrec {
+namespace {
+
+void check(const TableOptions& options) {
+  if (options.dim == 0) throw std::invalid_argument("table " + options.name + ": dim must be >= 1");
+  constexpr std::uint64_t kMaxRows = std::uint64_t{kNumBuckets} * 0xFFFFFFF0u;
+  if (options.num_rows && (*options.num_rows == 0 || *options.num_rows > kMaxRows)) {
+    throw std::invalid_argument("table " + options.name + ": num_rows must be from 1 to " +
+                                std::to_string(kMaxRows));
+  }
+}
+
+template <typename Value>
+std::size_t sum_over(std::span<const Bucket> buckets, const Value& value) {
+  return std::transform_reduce(buckets.begin(), buckets.end(), std::size_t{0}, std::plus<>(), value);
+}
+
+}  // namespace
+
+Table::Table(TableOptions options, GuardedOptimizer optimizer)
+    : options_(std::move(options)),
+      optimizer_(std::move(optimizer)),
+      layout_{options_.dim, optimizer_.state_size(options_.dim)},
+      stride_(layout_.stride()),
+      buckets_(kNumBuckets) {
+  check(options_);
+}
+
+Row Table::see(const Sight& sight, Place place) {
+  Row row = find(sight.id, place);
+  if (!row) {
+    if (options_.admission.kind == AdmissionKind::kAlways) {
+      row = create(sight.id, place);
+    } else {
+      Candidates& candidates = buckets_[place.bucket].candidates;
+      const Candidate counted = candidates.count(sight.id, place.tag, sight.now, sight.is_click);
+      if (!options_.admission.admits(counted)) return Row();
+      candidates.erase(sight.id, place.tag);
+      row = create(sight.id, place);
+      row.header().show = static_cast<float>(counted.show) - 1.0f;
+      row.header().click = static_cast<float>(counted.click) - (sight.is_click ? 1.0f : 0.0f);
+    }
+  }
+  RowHeader& header = row.header();
+  header.show += 1.0f;
+  header.click += sight.is_click ? 1.0f : 0.0f;
+  header.last_seen = std::max(header.last_seen, sight.now);
+  header.version = version_;
+  return row;
+}
+
+Row Table::create(std::uint64_t id, Place place) {
+  Bucket& bucket = buckets_[place.bucket];
+  std::uint32_t number = place.tag;
+  if (!has_range()) {
+    if (bucket.free.empty()) {
+      if (bucket.num_used == std::numeric_limits<std::uint32_t>::max() - 1) throw std::bad_alloc();
+      number = bucket.num_used;
+    } else {
+      number = bucket.free.back();
+      bucket.free.pop_back();
+    }
+    bucket.index.insert(place.tag, number);
+  }
+  bucket.num_used = std::max(bucket.num_used, number + 1);
+  const Row row = bucket.slab.provide(number, stride_, arena_);
+  row.header() = RowHeader{};
+  row.header().set_id(id);
+  row.header().version = version_;
+  options_.initializer.fill(id, row.weights(layout_));
+  optimizer_.init_state(row.state(layout_));
+  ++bucket.num_rows;
+  ++bucket.counts.created;
+  return row;
+}
+
+void Table::evict(std::uint64_t id, Place place) {
+  Bucket& bucket = buckets_[place.bucket];
+  const Row row = find(id, place);
+  if (!row) return;
+  row.header().version = 0;
+  if (!has_range()) {
+    const auto is_it = [&](std::uint32_t number) {
+      return bucket.slab.at(number, stride_) == row;
+    };
+    const std::uint32_t number = bucket.index.find(place.tag, is_it);
+    bucket.index.erase(place.tag, number);
+    bucket.free.push_back(number);
+  }
+  bucket.tombstones.push_back(id);
+  --bucket.num_rows;
+  ++bucket.counts.evicted;
+}
+
+std::size_t Table::size() const {
+  return sum_over(buckets_, [](const Bucket& bucket) { return bucket.num_rows; });
+}
+
+std::size_t Table::num_candidates() const {
+  return sum_over(buckets_, [](const Bucket& bucket) { return bucket.candidates.size(); });
+}
+
+std::size_t Table::num_bytes() const {
+  const std::size_t owned = sum_over(buckets_, [](const Bucket& bucket) {
+    return sizeof(Bucket) + bucket.slab.num_bytes() + bucket.index.num_bytes() +
+           bucket.candidates.num_bytes() + bucket.free.capacity() * sizeof(std::uint32_t) +
+           bucket.tombstones.capacity() * sizeof(std::uint64_t);
+  });
+  return owned + arena_.num_bytes();
+}
+
+TableCounts Table::counts() const {
+  TableCounts all;
+  for (const Bucket& bucket : buckets_) {
+    all.created += bucket.counts.created;
+    all.evicted += bucket.counts.evicted;
+  }
+  return all;
+}
+
+}  // namespace fleetrec
