@@ -2,7 +2,6 @@
 
 # Shape suffixes: B samples, X input width.
 
-import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.criteo_like import NUM_DENSE, SPARSE
-from benchmarks.figure import Figure
+from benchmarks.figure import Figure, ratios
 from benchmarks.job import EMBEDDING_DIM, HIDDEN, dataset, dnn_phase
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.data.loader import Loader
@@ -47,9 +46,20 @@ def measure(
         zip(*speeds, strict=True) for speeds in (trained, alone)
     )
     return [
-        _figure("dnn: dense network alone", alone_wall, unit="rows/s"),
-        _figure("dnn: end to end", trained_wall, unit="rows/s", bound=alone_wall, target=TARGET),
-        _figure("dnn: end to end", trained_cpu, unit="rows/CPU s", bound=alone_cpu),
+        Figure(name="dnn: dense network alone", values=alone_wall, unit="rows/s"),
+        Figure(
+            name="dnn: end to end",
+            values=trained_wall,
+            unit="rows/s",
+            ratios=ratios(trained_wall, alone_wall),
+            target=TARGET,
+        ),
+        Figure(
+            name="dnn: end to end",
+            values=trained_cpu,
+            unit="rows/CPU s",
+            ratios=ratios(trained_cpu, alone_cpu),
+        ),
     ]
 
 
@@ -104,22 +114,3 @@ class _Stopwatch:
         """Return rows per second and per CPU second since the beginning."""
         wall_s, cpu_s = time.perf_counter() - self._wall_s, time.process_time() - self._cpu_s
         return num_rows / wall_s, num_rows / cpu_s
-
-
-def _figure(
-    name: str,
-    speeds: Sequence[float],
-    *,
-    unit: str,
-    bound: Sequence[float] | None = None,
-    target: float | None = None,
-) -> Figure:
-    """Return the median speed, and the median of the ratios round by round."""
-    ratios = [a / b for a, b in zip(speeds, bound, strict=True)] if bound else None
-    return Figure(
-        name=name,
-        value=statistics.median(speeds),
-        unit=unit,
-        ratio=statistics.median(ratios) if ratios else None,
-        target=target,
-    )

@@ -5,6 +5,7 @@ Times on a shared machine are noise; ratios are taken between things measured in
 
 import argparse
 import json
+import os
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -29,13 +30,21 @@ BENCHMARKS: dict[str, Measure] = {
     ),
 }
 
+# Runnable processes over the last minute, before we begin: others compute, too.
+BUSY_LOAD = 0.5
+
+TABLE_WIDTH = 100
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what was asked for; a target that is missed is shown, and fails nothing."""
     asked = _parser().parse_args(arguments)
     if asked.threads:
         torch.set_num_threads(asked.threads)
-    console = Console()
+    console = Console(width=TABLE_WIDTH)
+    load = os.getloadavg()[0]
+    if load > BUSY_LOAD:
+        console.print(f"the machine is busy (load {load:.1f}): distrust ratios of wall time")
     begin = time.perf_counter()
     parts = cached_parts(asked.cache, num_samples=asked.rows, num_parts=asked.rounds + 1)
     figures = []
@@ -44,7 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures += BENCHMARKS[name](parts, asked)
     console.print(_table(figures))
     path = asked.cache / "results.json"
-    path.write_text(json.dumps(_record(figures, asked), indent=1) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(_record(figures, asked, load=load), indent=1) + "\n", encoding="utf-8"
+    )
     seconds = time.perf_counter() - begin
     console.print(f"{seconds:.0f} s; results in {path}", style="dim")
 
@@ -73,8 +84,8 @@ def _positive(text: str) -> int:
 
 
 def _table(figures: Sequence[Figure]) -> Table:
-    table = Table("name", "value", "unit", "ratio", "target", "met?")
-    for index in (1, 3, 4):
+    table = Table("name", "value", "unit", "ratio", "range", "target", "met?")
+    for index in (1, 3, 4, 5):
         table.columns[index].justify = "right"
     for figure in figures:
         table.add_row(
@@ -82,14 +93,18 @@ def _table(figures: Sequence[Figure]) -> Table:
             f"{figure.value:,.0f}",
             figure.unit,
             "" if figure.ratio is None else f"{figure.ratio:.2f}",
+            f"{min(figure.ratios):.2f}-{max(figure.ratios):.2f}" if figure.ratios else "",
             "" if figure.target is None else f">= {figure.target:g}",
             {True: "yes", False: "no", None: ""}[figure.is_met],
         )
     return table
 
 
-def _record(figures: Sequence[Figure], asked: argparse.Namespace) -> dict[str, object]:
+def _record(
+    figures: Sequence[Figure], asked: argparse.Namespace, *, load: float
+) -> dict[str, object]:
     return {
+        "load_before": load,
         "rows": asked.rows,
         "batch_size": asked.batch_size,
         "rounds": asked.rounds,

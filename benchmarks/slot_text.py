@@ -1,12 +1,11 @@
 """Slot text into arrays: the native parser against a Python loop, and the whole loader."""
 
-import statistics
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.criteo_like import DENSE, LABEL, NUM_DENSE, SPARSE
-from benchmarks.figure import Figure
+from benchmarks.figure import Figure, ratios
 from benchmarks.job import dataset
 from fleetrec._native import SlotParser, cut_lines
 from fleetrec.data.loader import Loader
@@ -30,36 +29,32 @@ def measure(parts: Sequence[Path], *, batch_size: int, num_rounds: int) -> list[
     batches = list(_batches(text, batch_size))
     few = batches[: max(1, len(batches) // PYTHON_SHARE)]
     few_rows = sum(batch.tobytes().count(b"\n") for batch in few)
-    ratios, native_speeds, python_speeds = [], [], []
+    native, python = [], []
     for _ in range(num_rounds):
         begin = time.thread_time()
         num_rows = parse_natively(text, batch_size=batch_size)
-        native_speeds.append(num_rows / (time.thread_time() - begin))
+        native.append(num_rows / (time.thread_time() - begin))
         begin = time.thread_time()
         for batch in few:
             parse_in_python(batch.tobytes().decode())
-        python_speeds.append(few_rows / (time.thread_time() - begin))
-        ratios.append(native_speeds[-1] / python_speeds[-1])
-    native, python = statistics.median(native_speeds), statistics.median(python_speeds)
-    bytes_per_row = len(text) / num_rows
-    loader = statistics.median(
-        load(parts[0], batch_size=batch_size, num_rows=num_rows) for _ in range(num_rounds)
-    )
+        python.append(few_rows / (time.thread_time() - begin))
+    megabytes_per_row = len(text) / num_rows / 1e6
+    loader = [load(parts[0], batch_size=batch_size, num_rows=num_rows) for _ in range(num_rounds)]
     return [
-        Figure(name="slot text: Python loop", value=python, unit="rows/s"),
+        Figure(name="slot text: Python loop", values=python, unit="rows/CPU s"),
         Figure(
             name="slot text: native parser",
-            value=native,
-            unit="rows/s",
-            ratio=statistics.median(ratios),
+            values=native,
+            unit="rows/CPU s",
+            ratios=ratios(native, python),
             target=TARGET,
         ),
         Figure(
             name="slot text: native parser",
-            value=native * bytes_per_row / 1e6,
-            unit="MB/s",
+            values=[speed * megabytes_per_row for speed in native],
+            unit="MB/CPU s",
         ),
-        Figure(name="slot text: loader", value=loader, unit="rows/s"),
+        Figure(name="slot text: loader", values=loader, unit="rows/s"),
     ]
 
 

@@ -21,7 +21,7 @@ def parts(tmp_path_factory) -> list[Path]:
 
 
 def make_figure(**changes) -> Figure:
-    return Figure(**{"name": "speed", "value": 1.0, "unit": "rows/s", **changes})
+    return Figure(**{"name": "speed", "values": [1.0], "unit": "rows/s", **changes})
 
 
 def test_the_parts_hold_all_samples_and_every_feature_has_its_own_ids(parts):
@@ -85,7 +85,7 @@ def test_training_end_to_end_is_measured(parts):
     ("ratio", "target", "is_met"), [(2.0, 1.0, True), (0.5, 1.0, False), (2.0, None, None)]
 )
 def test_a_figure_knows_whether_its_target_is_met(ratio, target, is_met):
-    assert make_figure(ratio=ratio, target=target).is_met is is_met
+    assert make_figure(ratios=[ratio], target=target).is_met is is_met
 
 
 def test_the_command_writes_results(tmp_path, capsys):
