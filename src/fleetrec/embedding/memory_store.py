@@ -33,8 +33,9 @@ class MemoryStore:
         if create and bool((places_N < 0).any()):
             self._create(ids_N[places_N < 0])
             places_N = self._places_of(ids_N)
-        rows_ND = self._columns["rows"][places_N.clamp(min=0)]
-        rows_ND[places_N < 0] = 0.0
+        is_known_N = places_N >= 0
+        rows_ND = torch.zeros(len(ids_N), self._table.dim)
+        rows_ND[is_known_N] = self._columns["rows"][places_N[is_known_N]]
         return rows_ND
 
     def push(self, ids_N: Tensor, grads_ND: Tensor, *, lr: float) -> None:
