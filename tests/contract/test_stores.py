@@ -285,3 +285,12 @@ def test_rows_of_another_width_are_refused():
     wide = make_memory_store("sgd", table=TableConfig(name="t", dim=5))
     with pytest.raises(CheckpointError, match="table t: rows in the snapshot are 5 wide"):
         make_memory_store("sgd").restore(wide.snapshot())
+
+
+@pytest.mark.parametrize("name", ["rows", "exp_avg", "step"])
+def test_a_snapshot_that_lacks_a_row_is_refused(name):
+    store = make_memory_store("adam")
+    train(store, steps=2)
+    snapshot = store.snapshot()
+    with pytest.raises(CheckpointError, match="table t: the snapshot has shapes"):
+        store.restore(snapshot | {name: snapshot[name][1:]})

@@ -69,6 +69,12 @@ class MemoryStore:
                 f"the model wants {self._table.dim}"
             )
         ids = tensors["ids"].tolist()
+        shapes = {name: tuple(tensors[name].shape) for name in self._columns}
+        wanted = {name: (len(ids), column.shape[1]) for name, column in self._columns.items()}
+        if shapes != wanted:
+            raise CheckpointError(
+                f"table {self._table.name}: the snapshot has shapes {shapes}, expected {wanted}"
+            )
         self._places = dict(zip(ids, range(len(ids)), strict=True))
         self._columns = {name: tensors[name].clone() for name in self._columns}
 
