@@ -195,10 +195,13 @@ def test_a_section_of_nonsense_is_a_problem_and_no_crash(job_file, section, valu
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ("runer=[]", "-o: runer: unknown key; did you mean 'runner'?"),
+        ("runnr=[]", "-o: runnr: unknown key; did you mean 'runner'?"),
         ("runner.train.epoch=1", "-o: runner.train.epoch: unknown key; did you mean 'epochs'?"),
-        ("phase.learn.modle=x", "-o: phase.learn.modle: unknown key; did you mean 'model'?"),
-        ("dataset.data.pading=1", "-o: dataset.data.pading: unknown key; did you mean 'padding'?"),
+        ("phase.learn.modelx=x", "-o: phase.learn.modelx: unknown key; did you mean 'model'?"),
+        (
+            "dataset.data.paddingg=1",
+            "-o: dataset.data.paddingg: unknown key; did you mean 'padding'?",
+        ),
         (
             "hyper_parameters.optimizer.learning_rat=1",
             "-o: hyper_parameters.optimizer.learning_rat: unknown key; "
@@ -213,9 +216,9 @@ def test_a_section_of_nonsense_is_a_problem_and_no_crash(job_file, section, valu
             "-o: train.strategy.mode.push: unknown key; did you mean 'push_num'?",
         ),
         (
-            "runner.train.class=trian",
+            "runner.train.class=trainn",
             "-o: runner.train.class: expected 'train', 'single_train', 'infer', 'single_infer', "
-            "'local_cluster', 'local_cluster_train', 'cluster' or 'cluster_train', got 'trian'; "
+            "'local_cluster', 'local_cluster_train', 'cluster' or 'cluster_train', got 'trainn'; "
             "did you mean 'train'?",
         ),
         (
@@ -228,14 +231,14 @@ def test_a_section_of_nonsense_is_a_problem_and_no_crash(job_file, section, valu
             "-o: hyper_parameters.optimizer.class: expected 'sgd', 'adam' or 'adagrad', "
             "got 'adamm'; did you mean 'adam'?",
         ),
-        ("mode=[train, trian]", "-o: mode: nothing is called 'trian'; did you mean 'train'?"),
+        ("mode=[train, trainn]", "-o: mode: nothing is called 'trainn'; did you mean 'train'?"),
         (
             "phase.learn.dataset_name=dta",
             "-o: phase.learn.dataset_name: nothing is called 'dta'; did you mean 'data'?",
         ),
         (
-            "runner.train.phases=lern",
-            "-o: runner.train.phases: nothing is called 'lern'; did you mean 'learn'?",
+            "runner.train.phases=learm",
+            "-o: runner.train.phases: nothing is called 'learm'; did you mean 'learn'?",
         ),
         ("runner.train.epochs=~", "-o: runner.train.epochs: required for training, but missing"),
         ("dataset.data.batch_size=~", "-o: dataset.data.batch_size: required, but missing"),

@@ -102,8 +102,8 @@ def test_a_form_that_is_not_key_value_is_refused(assignment):
 
 
 def test_an_unknown_element_is_refused_with_a_hint():
-    assert problems("runner.trian.epochs=5") == [
-        "-o runner.trian.epochs=5: no element is called 'trian'; did you mean 'train'?"
+    assert problems("runner.trainn.epochs=5") == [
+        "-o runner.trainn.epochs=5: no element is called 'trainn'; did you mean 'train'?"
     ]
 
 
