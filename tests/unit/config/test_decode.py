@@ -349,7 +349,16 @@ def test_a_job_may_leave_the_optimizer_to_the_model(job_file):
 def test_an_optimizer_strategy_is_a_notice(job_file):
     job = decode_file(job_file(), "hyper_parameters.optimizer.strategy=async")
     assert job.notices == (
-        "-o: optimizer.strategy has no effect; runner.distribute_strategy decides",
+        "-o: hyper_parameters.optimizer.strategy: has no effect; "
+        "runner.distribute_strategy decides",
+    )
+
+
+def test_what_is_read_differently_is_a_notice_given_once(job_file):
+    keys = ("mode=[infer, infer]", "runner.infer.epochs=3", "dataset.data.type=QueueDataset")
+    assert decode_file(job_file(), *keys).notices == (
+        "-o: runner.infer.epochs: inference makes one pass",
+        "-o: dataset.data.type: QueueDataset is read as DataLoader in this version: in order",
     )
 
 
