@@ -97,6 +97,8 @@ class _Prefetcher:
         return self
 
     def __next__(self) -> ParsedBatch:
+        if self._stopping.is_set():
+            raise RuntimeError("the epoch has been left; read its batches inside the block")
         item = self._queue.get()
         if isinstance(item, _End):
             self._queue.put(item)

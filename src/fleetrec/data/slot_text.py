@@ -42,6 +42,8 @@ class SlotReport:
 
     def take_warnings(self) -> list[str]:
         """Say what does not fit, in whole sentences, and each thing once."""
+        if not self.num_samples:
+            return []
         counts = zip(self._names, self._seen.tolist(), strict=True)
         never = self._news(name for name, count in counts if not count)
         undeclared = self._news(name for name, _ in self._undeclared.most_common())

@@ -13,7 +13,14 @@ from fleetrec.config.options import Options
 from fleetrec.config.problems import Problems, hint
 from fleetrec.config.yaml_dialect.locate import Located, locate_workspace
 from fleetrec.config.yaml_dialect.override import override
-from fleetrec.config.yaml_dialect.schema import Dataset, OptimizerKeys, Phase, Runner, TopLevel
+from fleetrec.config.yaml_dialect.schema import (
+    Dataset,
+    OptimizerKeys,
+    Phase,
+    Runner,
+    TopLevel,
+    forward_slashes,
+)
 from fleetrec.config.yaml_dialect.translate import (
     dataset_notices,
     dataset_options,
@@ -52,7 +59,7 @@ def _workspace(document: Document) -> Located:
     if text is not None and not isinstance(text, str):
         raise ConfigError([f"{document.where(('workspace',))}: workspace: expected text"])
     try:
-        return locate_workspace(text, job_file=document.path)
+        return locate_workspace(forward_slashes(text), job_file=document.path)
     except ConfigError as error:
         where = document.where(("workspace",))
         raise ConfigError([f"{where}: workspace: {p}" for p in error.problems]) from error
@@ -89,7 +96,9 @@ class _Decoder:
         self._check_runners(runners, phases)
         self._check_phases(phases, datasets)
         classes = {p.model: self._model_class(p, at) for at, p in phases.values() if p is not None}
-        optimizer, models = self._hyper_parameters(classes)
+        optimizer, models = self._hyper_parameters(
+            classes, are_all_known=self._are_models_known(phases, classes)
+        )
         self._problems.check()
         assert top is not None
         options = tuple(
@@ -116,7 +125,8 @@ class _Decoder:
 
     def _check_runners(self, runners: Section[Runner], phases: Section[Phase]) -> None:
         mode = self._document.data.get("mode")
-        for name in [mode] if isinstance(mode, str) else mode or ():
+        names = mode if isinstance(mode, list) else [mode] if isinstance(mode, str) else []
+        for name in names:
             if not self._check_name(("mode",), str(name), runners):
                 continue
             at, runner = runners[str(name)]
@@ -162,7 +172,9 @@ class _Decoder:
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             at: Location = (key, index)
             value = self._validate(want, entry, at)
-            name = str(entry.get("name")) if isinstance(entry, dict) else ""
+            if not isinstance(entry, dict) or "name" not in entry:
+                continue
+            name = str(entry["name"])
             if name in found:
                 self._problems.note((*at, "name"), f"two entries of {key} are called {name!r}")
             found[name] = (at, value)
@@ -189,8 +201,17 @@ class _Decoder:
             self._problems.note((*at, "model"), str(error))
             return None
 
+    def _are_models_known(
+        self, phases: Section[Phase], classes: Mapping[str, type[Options] | None]
+    ) -> bool:
+        """Tell whether all phases and their models could be looked at."""
+        found = [*(phase for _, phase in phases.values()), *classes.values()]
+        if not found or None in found:
+            return False
+        return len(phases) == len(self._document.data["phase"])
+
     def _hyper_parameters(
-        self, classes: Mapping[str, type[Options] | None]
+        self, classes: Mapping[str, type[Options] | None], *, are_all_known: bool
     ) -> tuple[OptimizerOptions | None, dict[str, Options]]:
         """Split ``hyper_parameters`` into the optimizer and the options of each model."""
         at: Location = ("hyper_parameters",)
@@ -206,8 +227,8 @@ class _Decoder:
             for name, field in options.model_fields.items()
             for key in (field.alias or name,)
         }
-        if all(options is not None for options in classes.values()):
-            for key in given.keys() - known:
+        if are_all_known:  # else the key may belong to a model that could not be looked at
+            for key in (key for key in given if key not in known):
                 self._problems.note((*at, key), f"unknown key{hint(key, {*known, 'optimizer'})}")
         models: dict[str, Options] = {}
         for path, options in classes.items():

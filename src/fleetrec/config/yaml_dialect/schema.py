@@ -23,7 +23,7 @@ def _lower(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
-def _forward_slashes(value: Any) -> Any:
+def forward_slashes(value: Any) -> Any:
     """Let files written on Windows run here."""
     return value.replace("\\", "/") if isinstance(value, str) else value
 
@@ -33,7 +33,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _none_if_empty(value: Any) -> Any:
-    return None if value == "" else _forward_slashes(value)
+    return None if value == "" else forward_slashes(value)
 
 
 def _words(value: Any) -> Any:
@@ -43,9 +43,10 @@ def _words(value: Any) -> Any:
     return value.split() if isinstance(value, str) else value
 
 
+Gpu = Annotated[int, Field(ge=0)]
 FileName = Annotated[str, Field(pattern=r"^[^/.][^/]*$")]  # it becomes the name of a folder
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
-PathText = Annotated[str, BeforeValidator(_forward_slashes)]
+PathText = Annotated[str, BeforeValidator(forward_slashes)]
 MaybePath = Annotated[str | None, BeforeValidator(_none_if_empty)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
@@ -62,6 +63,14 @@ class Dataset(Options):
     padding: int = Field(default=0, ge=-(2**63), lt=2**63)
     data_converter: MaybePath = None
     reader_class_name: str = "Reader"
+
+    @field_validator("sparse_slots")
+    @classmethod
+    def _check_sparse(cls, slots: tuple[str, ...]) -> tuple[str, ...]:
+        for slot in slots:
+            if ":" in slot:
+                raise ValueError(f"expected names without a colon, not {slot!r}")
+        return slots
 
     @field_validator("dense_slots")
     @classmethod
@@ -88,7 +97,7 @@ class Runner(Options):
     name: FileName
     runner_class: Annotated[RunnerClass, BeforeValidator(_lower)] = Field(alias="class")
     device: Annotated[Literal["cpu", "gpu"], BeforeValidator(_lower)] = "cpu"
-    selected_gpus: tuple[int, ...] = (0,)
+    selected_gpus: tuple[Gpu, ...] = Field(default=(0,), min_length=1)
     fleet_mode: Annotated[Literal["ps", "collective", "pslib"], BeforeValidator(_lower)] = "ps"
     distribute_strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     worker_num: int = Field(default=1, gt=0)
@@ -178,6 +187,7 @@ def dense_shape(slot: str) -> tuple[str, tuple[int, ...]]:
     """Split ``name:13``, ``name:3,28,28`` or ``name:[3,28,28]``."""
     name, colon, shape = slot.rpartition(":")
     parts = shape.strip("[]").split(",")
-    if not (name and colon and all(part.isdecimal() and int(part) > 0 for part in parts)):
+    is_shape = all(part.isdecimal() and int(part) > 0 for part in parts)
+    if not (name and colon and is_shape) or ":" in name:
         raise ValueError(f"expected name:width or name:[a,b,c], not {slot!r}")
     return name, tuple(int(part) for part in parts)

@@ -31,8 +31,9 @@ def dataset_problems(dataset: Dataset) -> dict[str, str]:
         problems["batch_size"] = "required, but missing"
     names = [*dataset.sparse_slots, *(dense_shape(slot)[0] for slot in dataset.dense_slots)]
     twice = sorted({name for name in names if names.count(name) > 1})
+    key = "sparse_slots" if set(twice) <= set(dataset.sparse_slots) else "dense_slots"
     if twice:
-        problems["dense_slots"] = f"slots declared twice: {', '.join(twice)}"
+        problems[key] = f"slots declared twice: {', '.join(twice)}"
     if not locate_data(dataset.data_path).exists():
         problems["data_path"] = f"no such file or folder: {locate_data(dataset.data_path)}"
     return problems
