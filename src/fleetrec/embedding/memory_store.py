@@ -56,7 +56,10 @@ class MemoryStore:
         return {"ids": torch.from_numpy(ids)[order], **taken}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Replace all rows. State of another optimizer is an error that names both."""
+        """Replace all rows; with ids and rows alone, state begins anew."""
+        if tensors.keys() == {"ids", "rows"}:
+            fresh = self._empty(capacity=len(tensors["ids"]))
+            tensors = {**fresh, **tensors}
         if tensors.keys() != {"ids", *self._columns}:
             raise CheckpointError(
                 f"table {self._table.name}: the snapshot holds {sorted(tensors)}, "

@@ -98,7 +98,7 @@ def part_for(checkpoint: Folder, phase: PhaseRun) -> str:
     checkpoint.
     """
     written: Mapping[str, Any] = checkpoint.meta.get("models", {})
-    parts = [part for part in checkpoint.parts() if part in written]  # the loop is no phase
+    parts = checkpoint.parts()
     if phase.options.name in parts:
         return phase.options.name
     same = [part for part in parts if written.get(part) == model_name(phase.options)]

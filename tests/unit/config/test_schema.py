@@ -133,7 +133,7 @@ def test_a_dense_slot_has_a_shape(slot, shape):
 
 
 @pytest.mark.parametrize(
-    "slot", ["d", "d:", ":13", "d:x", "d:0", "d:-1", "d:1,,2", "d:1.5", "a:b:3"]
+    "slot", ["d", "d:", ":13", "d:x", "d:-1", "d:[3", "d:3]", "d:[[3]]", "d:1,,2", "d:1.5", "a:b:3"]
 )
 def test_a_dense_slot_without_a_shape_is_refused(slot):
     with pytest.raises(ValueError, match="expected name:width or name"):
@@ -182,9 +182,25 @@ def test_a_learning_rate_may_be_a_number_or_a_text(written):
     assert OptimizerKeys.model_validate({"learning_rate": written}).learning_rate == 0.001
 
 
-@pytest.mark.parametrize("written", [0, -1, "fast", float("nan"), float("inf"), "inf", None])
+@pytest.mark.parametrize("written", [0, -1, "fast", float("nan"), float("inf"), "inf"])
 def test_a_learning_rate_that_cannot_learn_is_refused(written):
     assert "learning_rate" in message(OptimizerKeys.model_validate, obj={"learning_rate": written})
+
+
+@pytest.mark.parametrize("slot", ["d:0", "d:3,0", f"d:{10**20}"])
+def test_a_dense_slot_has_a_width_that_can_be(slot):
+    with pytest.raises(ValueError, match="a dense slot is 1 to 16777216 wide"):
+        dense_shape(slot)
+
+
+def test_a_key_with_nothing_behind_it_counts_as_left_out():
+    assert OptimizerKeys.model_validate({"learning_rate": None}).learning_rate == 0.001
+
+
+@pytest.mark.parametrize("key", ["epochs", "worker_num", "print_interval"])
+def test_yes_is_no_number(key):
+    runner = {"name": "a", "class": "train", key: True}
+    assert "expected a whole number" in message(Runner.model_validate, obj=runner)
 
 
 @pytest.mark.parametrize("written", ["Adam", "SGD", "AdaGrad"])

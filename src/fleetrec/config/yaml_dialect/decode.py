@@ -93,9 +93,13 @@ class _Decoder:
         runners = self._section("runner", Runner)
         phases = self._section("phase", Phase)
         datasets = self._section("dataset", Dataset)
-        self._check_runners(runners, phases)
-        self._check_phases(phases, datasets)
-        classes = {p.model: self._model_class(p, at) for at, p in phases.values() if p is not None}
+        used = self._check_runners(runners, phases)
+        self._check_phases({name: phases[name] for name in phases if name in used}, datasets)
+        classes = {
+            phase.model: self._model_class(phase, at, is_used=name in used)
+            for name, (at, phase) in phases.items()
+            if phase is not None
+        }
         optimizer, models = self._hyper_parameters(
             classes, are_all_known=self._are_models_known(phases, classes)
         )
@@ -109,7 +113,7 @@ class _Decoder:
                 optimizer=optimizer,
                 dataset=dataset_options(_sound(datasets[phase.dataset_name]), phase),
             )
-            for phase in map(_sound, phases.values())
+            for phase in (_sound(phases[name]) for name in phases if name in used)
         )
         return Job(
             source=self._document.path,
@@ -123,14 +127,16 @@ class _Decoder:
         chosen = [phase for phase in phases if phase.name in runner.phases or not runner.phases]
         return run_options(runner, chosen, top=top)
 
-    def _check_runners(self, runners: Section[Runner], phases: Section[Phase]) -> None:
+    def _check_runners(self, runners: Section[Runner], phases: Section[Phase]) -> set[str]:
+        """Check the runners of ``mode`` and return the phases they use: all, if that is unclear."""
+        used: set[str] = set()
         mode = self._document.data.get("mode")
         names = mode if isinstance(mode, list) else [mode] if isinstance(mode, str) else []
         for name in names:
-            if not self._check_name(("mode",), str(name), runners):
-                continue
-            at, runner = runners[str(name)]
+            is_known = self._check_name(("mode",), str(name), runners)
+            at, runner = runners[str(name)] if is_known else ((), None)
             if runner is None:
+                used.update(phases)
                 continue
             for key, problem in runner_problems(runner).items():
                 self._problems.note((*at, key), problem)
@@ -138,6 +144,8 @@ class _Decoder:
                 self._notice((*at, key), notice)
             for phase in runner.phases:
                 self._check_name((*at, "phases"), phase, phases)
+            used.update(runner.phases or phases)
+        return used or set(phases)
 
     def _check_phases(self, phases: Section[Phase], datasets: Section[Dataset]) -> None:
         for at, phase in phases.values():
@@ -190,16 +198,18 @@ class _Decoder:
             self._problems.note(at, f"nothing is called {name!r}{hint(name, known)}")
         return name in known
 
-    def _model_class(self, phase: Phase, at: Location) -> type[Options] | None:
+    def _model_class(self, phase: Phase, at: Location, *, is_used: bool) -> type[Options] | None:
+        """Return the options of a model, or None; that is a problem only where it is used."""
         path = Path(phase.model)
-        if not path.is_file():
-            self._problems.note((*at, "model"), f"no such file: {path}")
-            return None
-        try:
-            return self._model_options_of(path)
-        except ModelError as error:
-            self._problems.note((*at, "model"), str(error))
-            return None
+        problem = f"no such file: {path}"
+        if path.is_file():
+            try:
+                return self._model_options_of(path)
+            except ModelError as error:
+                problem = str(error)
+        if is_used:
+            self._problems.note((*at, "model"), problem)
+        return None
 
     def _are_models_known(
         self, phases: Section[Phase], classes: Mapping[str, type[Options] | None]

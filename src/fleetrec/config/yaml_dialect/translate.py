@@ -75,6 +75,8 @@ def runner_problems(runner: Runner) -> dict[str, str]:
     for kind in ("feed", "fetch"):
         if getattr(runner, f"save_inference_{kind}_varnames") and not runner.save_inference_path:
             problems[f"save_inference_{kind}_varnames"] = "given without save_inference_path"
+    if runner.load_vars and not (runner.init_model_path or runner.init_pretraining_model_path):
+        problems["load_vars"] = "given without init_model_path"
     if runner.save_step_interval > 0 and runner.save_step_path is None:
         problems["save_step_interval"] = "given without save_step_path"
     return problems
