@@ -31,7 +31,7 @@ train: setup  ## Train the built-in click model and show its AUC
 
 test: setup  ## Run all tests
 	@echo "== tests"
-	@$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 test-slow: setup  ## Run the slow tests: large files, constant memory
 	@echo "== slow tests"

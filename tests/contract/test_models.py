@@ -54,7 +54,7 @@ def test_a_model_describes_itself_and_has_a_config_without_arguments(name):
 
 
 def test_outputs_have_one_row_per_sample(phase, batch):
-    outputs = phase.strategy.predict(batch)
+    outputs = phase.strategy.evaluate(batch).outputs
     assert outputs
     assert all(len(value) == batch.num_samples for value in outputs.values())
 
@@ -98,14 +98,14 @@ def with_other_seed(run: RunOptions) -> RunOptions:
 
 def test_outputs_do_not_depend_on_the_split_into_batches(run_options, phase, batch):
     phase.strategy.train_step(batch)
-    whole = phase.strategy.predict(batch)
+    whole = phase.strategy.evaluate(batch).outputs
     small = _with_batch_size(run_options.phases[0], 7)
     loader = build_phase(small, run_options).loader
     parts: dict[str, list[torch.Tensor]] = {name: [] for name in whole}
     num_samples = 0
     with loader.epoch(0) as batches:
         for part in batches:
-            for name, value in phase.strategy.predict(part).items():
+            for name, value in phase.strategy.evaluate(part).outputs.items():
                 parts[name].append(value)
             num_samples += part.num_samples
             if num_samples >= batch.num_samples:
@@ -126,7 +126,7 @@ def test_the_inference_model_gives_the_same_outputs(phase, batch, tmp_path):
     planned.write(tmp_path / "inference", phase.strategy.state())
     predictor = Predictor(tmp_path / "inference")
     feeds = {name: _feed(batch, name) for name in predictor.feeds}
-    for name, value in phase.strategy.predict(batch).items():
+    for name, value in phase.strategy.evaluate(batch).outputs.items():
         torch.testing.assert_close(
             torch.from_numpy(predictor.predict(feeds)[name]), value, atol=1e-5, rtol=1e-5
         )

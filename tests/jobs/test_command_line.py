@@ -25,7 +25,7 @@ def fleetrec(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_five_mistakes_give_five_lines(tmp_path):
     job = make_job(make_data(tmp_path / "data", num_samples=10))
-    job["mode"] = "trian"
+    job["mode"] = "trainn"
     job["runner"][0]["epoch"] = 3
     job["runner"][0]["device"] = "tpu"
     job["phase"][0]["dataset_name"] = "date"
@@ -41,7 +41,7 @@ def test_five_mistakes_give_five_lines(tmp_path):
         return next(f"config.yaml:{n}" for text, n in numbers.items() if text.startswith(start))
 
     assert [(where, what) for where, _, what in lines] == [
-        (line_of("mode"), "mode: nothing is called 'trian'; did you mean 'train'?"),
+        (line_of("mode"), "mode: nothing is called 'trainn'; did you mean 'train'?"),
         (
             line_of("  epoch: "),
             "runner.train.epoch: unknown key; did you mean 'epochs'?",

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from fleetrec.config.yaml_dialect.locate import ZOO
-from fleetrec.core.errors import CheckpointError, ConfigError, DataError, UnavailableError
+from fleetrec.core.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    ModelError,
+    UnavailableError,
+)
 from making import make_data, make_job, make_slot_text, run, tensors_of, write_job
 
 SEED_YAML = """\
@@ -313,3 +319,102 @@ def test_wrong_feed_and_fetch_names_fail_before_the_first_step(job):
         "to feed all)",
     )
     assert not Path("ckpt").exists()
+
+
+def test_labels_are_zero_or_one(job):
+    Path("data/part-1").write_text(make_slot_text(50) + "click:7 1:1\n")
+    with pytest.raises(DataError, match="label 'click' must be 0 or 1, got 7"):
+        run(write_job(job, Path("config.yaml")))
+
+
+def test_missing_labels_are_reported(job, capsys):
+    Path("data/part-1").write_text(make_slot_text(50) + "1:1\n")
+    run(write_job(job, Path("config.yaml")))
+    assert "label click is missing in 1 of 151 samples" in capsys.readouterr().out
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_stands_in_its_log(job):
+    job["hyper_parameters"]["optimizer"] = {"class": "SGD", "learning_rate": 1e30}
+    with pytest.raises(ModelError, match=r"the loss is (nan|inf)"):
+        run(write_job(job, Path("config.yaml")))
+    log = next(Path("logs").glob("*.train/run.log")).read_text()
+    assert "ERROR: the loss is" in log
+
+
+def test_another_optimizer_can_infer_and_warm_start(job):
+    config = write_job(job, Path("config.yaml"))
+    run(config)
+    other = "hyper_parameters.optimizer.class=SGD"
+    run(config, other, "mode=[infer]")
+    run(config, other, "runner.train.init_model_path=ckpt/1", "runner.train.epochs=1")
+    assert passes(f"{Path.cwd().name}.train")[0]["figures"]["AUC"] > 0.5
+
+
+def test_a_folder_of_checkpoints_is_no_warm_start(job):
+    config = write_job(job, Path("config.yaml"))
+    run(config)
+    with pytest.raises(CheckpointError, match=r"ckpt: holds several .*did you mean ckpt/1\?"):
+        run(config, "runner.train.init_model_path=ckpt")
+
+
+def test_a_run_that_cannot_start_leaves_the_logs_of_the_last_one(job):
+    config = write_job(job, Path("config.yaml"))
+    run(config)
+    log = next(Path("logs").glob("*.train/run.log"))
+    before = log.read_text()
+    with pytest.raises(UnavailableError):
+        run(config, "runner.train.device=gpu")
+    assert log.read_text() == before
+
+
+def test_tied_weights_are_saved_and_loaded(job):
+    text = (ZOO / "rank/dnn/model.py").read_text()
+    tied = "self.out = scaled_linear(self.mlp.out_dim, 1)\n        self.again = self.out\n"
+    Path("model.py").write_text(
+        text.replace("self.out = scaled_linear(self.mlp.out_dim, 1)\n", tied)
+    )
+    for phase in job["phase"]:
+        phase["model"] = "model.py"
+    run(write_job(job, Path("config.yaml")), "mode=[train,infer]")
+    tensors = tensors_of(Path("ckpt/1"))
+    assert (
+        tensors["learn/model.safetensors:out.weight"]
+        == tensors["learn/model.safetensors:again.weight"]
+    )
+
+
+def test_a_model_may_choose_its_own_optimizer(job):
+    text = (ZOO / "rank/dnn/model.py").read_text()
+    own = '''
+    def optimizer(self, configured):
+        """Descend plainly."""
+        return OptimizerOptions(name="sgd", lr=0.5)
+
+    def forward('''
+    text = text.replace("\n    def forward(", own, 1)
+    Path("model.py").write_text("from fleetrec.config.job import OptimizerOptions\n" + text)
+    for phase in job["phase"]:
+        phase["model"] = "model.py"
+    run(write_job(job, Path("config.yaml")))
+    assert not any("exp_avg" in name for name in tensors_of(Path("ckpt/1")))
+
+
+def test_a_label_among_the_dense_slots_is_no_feed(job):
+    text = (ZOO / "rank/dnn/model.py").read_text()
+    text = text.replace(
+        'label, *slots = inputs.sparse or ("click",)', 'label, slots = "y", inputs.sparse'
+    )
+    text = text.replace("tuple(inputs.dense)", 'tuple(n for n in inputs.dense if n != "y")')
+    text = text.replace(
+        "for shape in inputs.dense.values())", 'for n, shape in inputs.dense.items() if n != "y")'
+    )
+    Path("model.py").write_text(text)
+    for phase in job["phase"]:
+        phase["model"] = "model.py"
+    lines = make_slot_text(64).replace("click:", "y:")
+    for part in Path("data").iterdir():
+        part.write_text(lines)
+    job["dataset"][0] |= {"sparse_slots": "1 2 3", "dense_slots": "y:1 dense_feature:2"}
+    run(write_job(job, Path("config.yaml")), "runner.train.save_inference_path=inf")
+    manifest = json.loads(Path("inf/1/MANIFEST.json").read_text())
+    assert [feed["name"] for feed in manifest["feeds"]] == ["dense_feature", "1", "2", "3"]

@@ -34,11 +34,13 @@ class Folder:
     def read_bytes(self, name: str) -> bytes:
         """Return a file, checked against its checksum."""
         path = self.path / name
+        if name not in self.files:
+            raise CheckpointError(f"{path}: not listed in {MANIFEST}")
         try:
             content = path.read_bytes()
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read: {error}") from error
-        if _describe(content) != dict(self.files[name]):
+        if _describe(content) != self.files[name]:
             raise CheckpointError(f"{path}: damaged: size or checksum is not as in {MANIFEST}")
         return content
 
@@ -66,18 +68,20 @@ def open_folder(directory: Path, *, kind: str) -> Folder:
     path = directory / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        version, found = manifest.pop("format_version"), manifest["kind"]
-        files = dict(manifest.pop("files"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{directory}: not a {kind} (it has no {MANIFEST})") from None
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        version = manifest.pop("format_version")
+        if version != FORMAT_VERSION:
+            raise CheckpointError(
+                f"{path}: written in format {version}, this version reads format {FORMAT_VERSION}"
+            )
+        found, files = manifest["kind"], dict(manifest.pop("files"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise CheckpointError(f"{directory}: no {kind} (it has no {MANIFEST})") from None
+    except KeyError as error:
+        raise CheckpointError(f"{path}: damaged: it has no {error}") from error
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged: {type(error).__name__}: {error}") from error
-    if version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path}: written in format {version}, this version reads format {FORMAT_VERSION}"
-        )
     if found != kind:
-        raise CheckpointError(f"{directory}: expected a {kind}, found a {found}")
+        raise CheckpointError(f"{directory}: expected kind {kind!r}, found {found!r}")
     if any(Path(name).is_absolute() or ".." in Path(name).parts for name in files):
         raise CheckpointError(f"{path}: damaged: a file lies outside the folder")
     return Folder(path=directory, meta=manifest, files=files)

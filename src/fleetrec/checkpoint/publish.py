@@ -37,7 +37,11 @@ def _replace(staging: Path, directory: Path) -> None:
     if not _exchange(staging, directory):  # a file system that cannot swap: two steps
         old = staging.with_name(f"{staging.name}.old")
         directory.rename(old)
-        staging.rename(directory)
+        try:
+            staging.rename(directory)
+        except OSError:
+            old.rename(directory)
+            raise
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -15,19 +15,28 @@ SUFFIX = ".safetensors"
 def encode_tensors(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, bytes]:
     """Return the contents of one file per group; a group is named by its path without suffix."""
     return {
-        f"{path}{SUFFIX}": save({name: t.cpu().contiguous() for name, t in group.items()})
+        f"{path}{SUFFIX}": save({name: _owned(t) for name, t in group.items()})
         for path, group in groups.items()
     }
+
+
+def read_file(folder: Folder, path: str) -> dict[str, Tensor]:
+    """Return one group, checked against its checksum."""
+    try:
+        return load(folder.read_bytes(f"{path}{SUFFIX}"))
+    except SafetensorError as error:
+        raise CheckpointError(f"{folder.path / path}: damaged: {error}") from error
 
 
 def read_tensors(folder: Folder, part: str) -> dict[str, dict[str, Tensor]]:
     """Return all groups of a part (a sub-folder), each file checked against its checksum."""
     prefix = f"{part}/"
     names = [n for n in folder.files if n.startswith(prefix) and n.endswith(SUFFIX)]
-    try:
-        return {
-            name.removeprefix(prefix).removesuffix(SUFFIX): load(folder.read_bytes(name))
-            for name in names
-        }
-    except SafetensorError as error:
-        raise CheckpointError(f"{folder.path / part}: damaged: {error}") from error
+    paths = [name.removesuffix(SUFFIX) for name in names]
+    return {path.removeprefix(prefix): read_file(folder, path) for path in paths}
+
+
+def _owned(tensor: Tensor) -> Tensor:
+    """Return the tensor alone in its memory: tied weights are written twice."""
+    tensor = tensor.detach().cpu().contiguous()
+    return tensor.clone()

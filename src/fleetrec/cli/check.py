@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import typer
 
 from fleetrec.cli.job import load_job
+from fleetrec.cli.run import check_engines
 from fleetrec.config.job import PhaseOptions
 from fleetrec.data.loader import Loader
 
@@ -16,6 +17,7 @@ def check_job(text: str, *, overrides: Sequence[str]) -> None:
     job = load_job(text, overrides=overrides)
     for notice in job.notices:
         typer.echo(f"notice: {notice}")
+    check_engines(job)
     phases = {phase.name: phase for run in job.runs for phase in run.phases}
     for phase in phases.values():
         for warning in _slot_warnings(phase):

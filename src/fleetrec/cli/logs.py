@@ -8,6 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fleetrec.core.errors import FleetRecError
+
 FORMAT = "%(asctime)s - %(levelname)s: %(message)s"
 
 
@@ -42,8 +44,13 @@ def console_logging() -> Iterator[None]:
 @contextlib.contextmanager
 def run_log(path: Path) -> Iterator[None]:
     """Append the package's log lines to a file while the block runs."""
-    with _attached(logging.FileHandler(path, encoding="utf-8")):
-        yield
+    handler = logging.FileHandler(path, encoding="utf-8")
+    with _attached(handler):
+        try:
+            yield
+        except FleetRecError as error:  # the terminal is told by main
+            handler.handle(logging.makeLogRecord({"levelname": "ERROR", "msg": str(error)}))
+            raise
 
 
 @contextlib.contextmanager

@@ -23,6 +23,9 @@ def new_workspace(folder: Path, *, source: str) -> None:
     shutil.copytree(ZOO / source, folder, ignore=ignored)
     config = folder / "config.yaml"
     text = config.read_text(encoding="utf-8")
-    config.write_text(re.sub(r"(?m)^workspace:.*\n", NOTE, text, count=1), encoding="utf-8")
+    text = re.sub(r"(?m)^workspace:.*\n", NOTE, text, count=1)
+    # Checkpoints of the copy and of the original must not mix.
+    text = text.replace(f'_{source.partition("/")[2]}"', f'_{folder.name}"')
+    config.write_text(text, encoding="utf-8")
     typer.echo(f"made {folder}; edit {folder / 'model.py'} and {config}, then")
     typer.echo(f"  fleetrec run -m {folder}")

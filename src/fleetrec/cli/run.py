@@ -3,6 +3,7 @@
 import logging
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from fleetrec.cli.logs import console_logging, run_log
@@ -23,7 +24,9 @@ logger = logging.getLogger(__name__)
 
 def run_job(job: Job, *, backend: Path | None, resume: bool, log_dir: Path) -> None:
     """Run every runner of ``mode``; the first failure ends it."""
-    _check_engines(job, backend)
+    if backend is not None and not backend.is_file():
+        raise ConfigError([f"-b {backend}: no such file"])
+    check_engines(job)
     with console_logging():
         for notice in job.notices:
             logger.warning("%s", notice)
@@ -34,9 +37,8 @@ def run_job(job: Job, *, backend: Path | None, resume: bool, log_dir: Path) -> N
             _run(run, folder, resume=resume)
 
 
-def _check_engines(job: Job, backend: Path | None) -> None:
-    if backend is not None and not backend.is_file():
-        raise ConfigError([f"-b {backend}: no such file"])
+def check_engines(job: Job) -> None:
+    """Refuse what this version cannot run, before anything runs."""
     for run in job.runs:
         if run.engine != "single":
             raise UnavailableError(
@@ -50,9 +52,7 @@ def _run(run: RunOptions, folder: RunFolder, *, resume: bool) -> None:
     """Run one runner and say what it left behind."""
     is_resumed = resume and run.kind == "train"
     run_id = (folder.run_id() if is_resumed else None) or secrets.token_hex(8)
-    folder.begin(run_id, fresh=not is_resumed)
-    with run_log(folder.log), StopRequest() as stop, ProgressObserver(run.name) as progress:
-        logger.info("Runner %s Begin", run.name)
+    with StopRequest() as stop, ProgressObserver(run.name) as progress:
         around = Surroundings(
             clock=time.monotonic,
             run_id=run_id,
@@ -62,18 +62,29 @@ def _run(run: RunOptions, folder: RunFolder, *, resume: bool) -> None:
             ),
             should_stop=stop.is_requested,
         )
-        try:
-            if run.kind == "train":
-                Trainer(run, around).train(resume=is_resumed)
-            else:
-                Evaluator(run, around).infer()
-        except StoppedError as error:
-            logger.warning("%s", error)
-            logger.warning("go on with the same command and --resume")
-            raise KeyboardInterrupt from error
-        finally:
-            write_report(folder, run)
-        _say_what_is_left(run, folder)
+        work = _prepare(run, around, resume=is_resumed)
+        folder.begin(
+            run_id, fresh=not is_resumed
+        )  # only now: the last run's log is not lost before
+        with run_log(folder.log):
+            logger.info("Runner %s Begin", run.name)
+            try:
+                work()
+            except StoppedError as error:
+                logger.warning("%s", error)
+                logger.warning("go on with the same command and --resume")
+                raise KeyboardInterrupt from error
+            finally:
+                write_report(folder, run)
+            _say_what_is_left(run, folder)
+
+
+def _prepare(run: RunOptions, around: Surroundings, *, resume: bool) -> Callable[[], None]:
+    """Open the data and build the models, so that nothing fails later that can fail now."""
+    if run.kind == "train":
+        trainer = Trainer(run, around)
+        return lambda: trainer.train(resume=resume)
+    return Evaluator(run, around).infer
 
 
 def _say_what_is_left(run: RunOptions, folder: RunFolder) -> None:

@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import ConstructorError
 from ruamel.yaml.error import MantissaNoDotYAML1_1Warning, MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
 from fleetrec.core.errors import ConfigError
 
@@ -16,6 +17,8 @@ Location = tuple[str | int, ...]
 
 # Aliases may be nested ("billion laughs"); no honest job comes near this.
 MAX_NODES = 100_000
+
+_TAG = "tag:yaml.org,2002:"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,10 +33,11 @@ class Document:
 
     def where(self, location: Location) -> str:
         """Return ``file:line`` of a value, or of the nearest parent that was written."""
-        for length in range(len(location), -1, -1):
-            if location[:length] in self.overridden:
-                return "-o"
-            line = self.lines.get(location[:length])
+        parents = [location[:length] for length in range(len(location), -1, -1)]
+        if not self.overridden.isdisjoint(parents):
+            return "-o"
+        for parent in parents:
+            line = self.lines.get(parent)
             if line is not None:
                 return f"{self.path}:{line}"
         return str(self.path)
@@ -85,26 +89,38 @@ class _Reader:
             raise ConfigError(
                 [f"{self._path}{line}: not valid YAML: {error.problem or error.context}"]
             ) from error
+        except ReaderError as error:
+            number = text.count("\n", 0, error.position) + 1
+            raise ConfigError(
+                [f"{self._path}:{number}: not valid YAML: a character that is not text"]
+            ) from error
+        except RecursionError:  # also an alias inside its own anchor
+            raise ConfigError([f"{self._path}: nested too deeply; is it a job file?"]) from None
 
     def _value(self, node: Node, at: Location) -> Any:
         self._num_nodes += 1
         if self._num_nodes > MAX_NODES:
             raise ConfigError([f"{self._path}: more than {MAX_NODES} values; is it a job file?"])
         self.lines.setdefault(at, node.start_mark.line + 1)
+        if isinstance(node, ScalarNode):
+            return self._scalar(node)
+        if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
+            raise self._fault(
+                node, f"{_tag(node)} is not allowed; a job file holds plain data only"
+            )
         if isinstance(node, MappingNode):
             return self._mapping(node, at)
-        if isinstance(node, SequenceNode):
-            return [self._value(item, (*at, i)) for i, item in enumerate(node.value)]
-        assert isinstance(node, ScalarNode)
-        return self._scalar(node)
+        assert isinstance(node, SequenceNode)
+        return [self._value(item, (*at, i)) for i, item in enumerate(node.value)]
 
     def _mapping(self, node: MappingNode, at: Location) -> dict[str, Any]:
+        inherited: dict[str, Any] = {}
         mapping: dict[str, Any] = {}
-        for key_node, value_node in node.value:
+        for _, value_node in (pair for pair in node.value if _is_merge(pair[0])):
+            inherited = self._inherited(value_node, at) | inherited
+        for key_node, value_node in (pair for pair in node.value if not _is_merge(pair[0])):
             if not isinstance(key_node, ScalarNode):
-                raise ConfigError(
-                    [f"{self._path}:{key_node.start_mark.line + 1}: a key must be plain text"]
-                )
+                raise self._fault(key_node, "a key must be plain text")
             key = str(key_node.value)
             line = key_node.start_mark.line + 1
             if key in mapping:
@@ -115,7 +131,17 @@ class _Reader:
                 )
             self.lines[(*at, key)] = line
             mapping[key] = self._value(value_node, (*at, key))
-        return mapping
+        return inherited | mapping
+
+    def _inherited(self, node: Node, at: Location) -> dict[str, Any]:
+        """Return the keys that ``<<`` takes over; of several mappings the first wins."""
+        sources = node.value if isinstance(node, SequenceNode) else [node]
+        keys: dict[str, Any] = {}
+        for source in reversed(sources):
+            if not isinstance(source, MappingNode):
+                raise self._fault(source, "<< takes over the keys of mappings only")
+            keys |= self._value(source, at)
+        return keys
 
     def _scalar(self, node: ScalarNode) -> Any:
         if node.tag == "tag:yaml.org,2002:timestamp":  # 20200101 and 2020-01-01 are names here
@@ -123,5 +149,15 @@ class _Reader:
         try:
             return self._yaml.constructor.construct_object(node)
         except (ConstructorError, ValueError) as error:
-            line = node.start_mark.line + 1
-            raise ConfigError([f"{self._path}:{line}: cannot read {node.value!r}"]) from error
+            raise self._fault(node, f"cannot read {node.value!r} as {_tag(node)}") from error
+
+    def _fault(self, node: Node, text: str) -> ConfigError:
+        return ConfigError([f"{self._path}:{node.start_mark.line + 1}: {text}"])
+
+
+def _is_merge(node: Node) -> bool:
+    return bool(node.tag == f"{_TAG}merge")
+
+
+def _tag(node: Node) -> str:
+    return str(node.tag).replace(_TAG, "!!")

@@ -11,7 +11,6 @@ class Options(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        populate_by_name=True,
         protected_namespaces=(),
         coerce_numbers_to_str=True,  # a slot may be called 1
     )

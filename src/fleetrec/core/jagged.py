@@ -65,6 +65,9 @@ class KeyedJagged(Mapping[str, Jagged]):
         begin, end = int(offsets[0]), int(offsets[-1])
         return Jagged(values=self.values_N[begin:end], offsets=offsets - begin)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 

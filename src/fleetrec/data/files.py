@@ -12,16 +12,17 @@ from fleetrec.core.errors import DataError
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One file and its size on disk."""
+    """One file, its name within the data set, and its size on disk."""
 
     path: Path
+    name: str
     num_bytes: int
 
 
 def list_files(data_path: Path) -> tuple[DataFile, ...]:
     """Return all files below a folder (or the one file), sorted by path, hidden ones left out."""
     if data_path.is_file():
-        return (DataFile(path=data_path, num_bytes=data_path.stat().st_size),)
+        return (_data_file(data_path, data_path.parent),)
     if not data_path.is_dir():
         raise DataError(f"{data_path}: no such file or folder")
     found = [
@@ -32,7 +33,7 @@ def list_files(data_path: Path) -> tuple[DataFile, ...]:
     ]
     if not found:
         raise DataError(f"{data_path}: the folder holds no data file (hidden files do not count)")
-    return tuple(DataFile(path=p, num_bytes=p.stat().st_size) for p in sorted(found, key=str))
+    return tuple(_data_file(path, data_path) for path in sorted(found, key=str))
 
 
 def shuffled_files(files: Sequence[DataFile], *, seed: int, epoch: int) -> tuple[DataFile, ...]:
@@ -43,5 +44,10 @@ def shuffled_files(files: Sequence[DataFile], *, seed: int, epoch: int) -> tuple
 
 def fingerprint(files: Sequence[DataFile]) -> str:
     """Return a digest of names and sizes, to notice that the data of a run has changed."""
-    listing = "\n".join(f"{file.path.name}\t{file.num_bytes}" for file in files)
+    listing = "\n".join(f"{file.name}\t{file.num_bytes}" for file in files)
     return hashlib.sha256(listing.encode()).hexdigest()
+
+
+def _data_file(path: Path, root: Path) -> DataFile:
+    name = str(path.relative_to(root))
+    return DataFile(path=path, name=name, num_bytes=path.stat().st_size)

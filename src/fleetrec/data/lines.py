@@ -3,7 +3,7 @@
 import dataclasses
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import BinaryIO, cast
 
 from fleetrec._native import cut_lines
@@ -48,7 +48,7 @@ class _Block:
 
 def line_batches(
     files: Sequence[DataFile], *, batch_size: int, start: Cursor
-) -> Iterator[LineBatch]:
+) -> Generator[LineBatch]:
     """Yield batches of ``batch_size`` lines from ``start`` on; the last one may be smaller."""
     total_bytes = max(1, sum(file.num_bytes for file in files))
     done_bytes = sum(file.num_bytes for file in files[: start.file])
@@ -86,7 +86,7 @@ def _blocks(file: DataFile, *, offset: int) -> Iterator[_Block]:
     """Read whole lines, some megabytes at a time, so that memory does not grow with the file."""
     try:
         with file.path.open("rb") as raw:
-            is_gzip = file.path.suffix == ".gz"
+            is_gzip = file.path.suffix.lower() == ".gz"
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if is_gzip else raw
             stream.seek(offset)
             begin, rest = raw.tell(), b""

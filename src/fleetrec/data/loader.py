@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 import queue
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
 from fleetrec.config.job import DatasetOptions
@@ -67,7 +67,7 @@ class _Prefetcher:
 
     def __init__(
         self,
-        lines: Iterator[LineBatch],
+        lines: Generator[LineBatch],
         decode: Callable[[LineBatch], ParsedBatch],
         *,
         num_threads: int,
@@ -91,12 +91,15 @@ class _Prefetcher:
             with contextlib.suppress(queue.Empty):
                 self._queue.get(timeout=0.01)
         self._reader.join()
+        self._lines.close()
         self._parsers.shutdown(cancel_futures=True)
 
     def __iter__(self) -> Iterator[ParsedBatch]:
         return self
 
     def __next__(self) -> ParsedBatch:
+        if self._stopping.is_set():
+            raise RuntimeError("the epoch has been left; read its batches inside the block")
         item = self._queue.get()
         if isinstance(item, _End):
             self._queue.put(item)
@@ -112,6 +115,6 @@ class _Prefetcher:
                 if self._stopping.is_set():
                     return
                 self._queue.put(self._parsers.submit(self._decode, lines))
-        except (Exception, CancelledError) as error:  # noqa: BLE001 - raised again in __next__
+        except Exception as error:  # noqa: BLE001 - raised again in __next__
             end = _End(error)
         self._queue.put(end)

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from fleetrec.core.errors import DataError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.data.lines import LineBatch
 
+# Slots are judged after so many samples, and again at the end of the data.
+FIRST_REPORT_SAMPLES = 10_000
 # Files with ids in the place of slots must not fill the memory.
 MAX_UNDECLARED = 1000
 
@@ -29,6 +31,7 @@ class SlotReport:
         self._undeclared: collections.Counter[str] = collections.Counter()
         self._num_empty = 0
         self._reported: set[str] = set()
+        self._is_early = True
         self.num_samples = 0
 
     def add(self, parsed: ParsedSlots) -> None:
@@ -40,8 +43,15 @@ class SlotReport:
         self._num_empty += parsed.num_empty
         self.num_samples += parsed.num_samples
 
-    def take_warnings(self) -> list[str]:
+    def is_due(self) -> bool:
+        """Tell once that enough was read for a first judgement."""
+        was_early, self._is_early = self._is_early, self.num_samples < FIRST_REPORT_SAMPLES
+        return was_early and not self._is_early
+
+    def take_warnings(self, labels: Sequence[str] = ()) -> list[str]:
         """Say what does not fit, in whole sentences, and each thing once."""
+        if not self.num_samples:
+            return []
         counts = zip(self._names, self._seen.tolist(), strict=True)
         never = self._news(name for name, count in counts if not count)
         undeclared = self._news(name for name, _ in self._undeclared.most_common())
@@ -58,9 +68,20 @@ class SlotReport:
                 f"slots in the data that are not declared (ignored in {self.num_samples} "
                 f"samples): {', '.join([*listed, *more])}"
             )
+        for name, count in self._partly_seen(labels):
+            found.append(
+                f"label {name} is missing in {self.num_samples - count} of {self.num_samples} "
+                "samples, which count as padding"
+            )
         if self._num_empty and self._news([""]):
             found.append(f"{self._num_empty} empty lines were read as samples of padding")
         return found
+
+    def _partly_seen(self, names: Sequence[str]) -> list[tuple[str, int]]:
+        counts = zip(self._names, self._seen.tolist(), strict=True)
+        found = {name: count for name, count in counts if name in names}
+        partly = {name: count for name, count in found.items() if 0 < count < self.num_samples}
+        return [(name, partly[name]) for name in self._news(partly)]
 
     def _news(self, names: Iterable[str]) -> list[str]:
         news = [name for name in names if name not in self._reported]

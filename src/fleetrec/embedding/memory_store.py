@@ -33,8 +33,9 @@ class MemoryStore:
         if create and bool((places_N < 0).any()):
             self._create(ids_N[places_N < 0])
             places_N = self._places_of(ids_N)
-        rows_ND = self._columns["rows"][places_N.clamp(min=0)]
-        rows_ND[places_N < 0] = 0.0
+        is_known_N = places_N >= 0
+        rows_ND = torch.zeros(len(ids_N), self._table.dim)
+        rows_ND[is_known_N] = self._columns["rows"][places_N[is_known_N]]
         return rows_ND
 
     def push(self, ids_N: Tensor, grads_ND: Tensor, *, lr: float) -> None:
@@ -55,7 +56,10 @@ class MemoryStore:
         return {"ids": torch.from_numpy(ids)[order], **taken}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Replace all rows. State of another optimizer is an error that names both."""
+        """Replace all rows; with ids and rows alone, state begins anew."""
+        if tensors.keys() == {"ids", "rows"}:
+            fresh = self._empty(capacity=len(tensors["ids"]))
+            tensors = {**fresh, **tensors}
         if tensors.keys() != {"ids", *self._columns}:
             raise CheckpointError(
                 f"table {self._table.name}: the snapshot holds {sorted(tensors)}, "
@@ -68,6 +72,12 @@ class MemoryStore:
                 f"the model wants {self._table.dim}"
             )
         ids = tensors["ids"].tolist()
+        shapes = {name: tuple(tensors[name].shape) for name in self._columns}
+        wanted = {name: (len(ids), column.shape[1]) for name, column in self._columns.items()}
+        if shapes != wanted:
+            raise CheckpointError(
+                f"table {self._table.name}: the snapshot has shapes {shapes}, expected {wanted}"
+            )
         self._places = dict(zip(ids, range(len(ids)), strict=True))
         self._columns = {name: tensors[name].clone() for name in self._columns}
 

@@ -32,5 +32,5 @@ class Store(Protocol):
         ...
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Replace all rows by those of a ``snapshot``."""
+        """Replace all rows by those of a ``snapshot``; without its state, state begins anew."""
         ...

@@ -110,7 +110,8 @@ def plan_inference(
     outputs = list(_outputs(model, inputs))
     labels = {task.label for task in model.tasks}
     looked_up = [feature.feature for feature in model.embedding_collection().features]
-    needed = list(dict.fromkeys([*inputs.dense, *looked_up]))
+    dense = [name for name in inputs.dense if name not in labels]
+    needed = list(dict.fromkeys([*dense, *looked_up]))
     problems = [
         f"save_inference_fetch_varnames: the model has no output {name!r}; known: "
         f"{', '.join(outputs)}"
@@ -145,7 +146,7 @@ def sample_batch(model: Model, inputs: Inputs, *, num_samples: int = 2) -> Batch
     """Return a batch of zeros in the shape that the model expects."""
     collection = model.embedding_collection()
     return Batch(
-        ids=_no_ids(),
+        ids=_no_ids(num_samples),
         dense={name: torch.zeros(num_samples, *shape) for name, shape in inputs.dense.items()},
         cursor=Cursor(),
         embedded={
@@ -170,7 +171,7 @@ class _Graph(nn.Module):
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         named = dict(zip([*self._dense, *self._groups], tensors, strict=True))
         batch = Batch(
-            ids=_no_ids(),
+            ids=_no_ids(tensors[0].shape[0]),
             dense={name: named[name] for name in self._dense},
             cursor=Cursor(),
             embedded={name: named[name] for name in self._groups},
@@ -220,7 +221,8 @@ def _group(collection: EmbeddingCollection, group: str) -> dict[str, Any]:
     return {"input": group, "dim": collection.group_dim(group), "features": features}
 
 
-def _no_ids() -> KeyedJagged:
+def _no_ids(num_samples: int) -> KeyedJagged:
+    """Return no feature at all, of so many samples."""
     nothing = torch.zeros(0, dtype=torch.int64)
     offsets = torch.zeros(1, dtype=torch.int64)
-    return KeyedJagged(names=(), values_N=nothing, offsets=offsets, num_samples=0)
+    return KeyedJagged(names=(), values_N=nothing, offsets=offsets, num_samples=num_samples)

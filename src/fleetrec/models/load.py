@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import inspect
 import sys
 import traceback
 from pathlib import Path
@@ -19,7 +18,11 @@ def load_model_class(path: Path) -> type[Model]:
     the text, so an edited file is loaded anew.
     """
     path = path.resolve()
-    digest = hashlib.sha256(f"{path}\0".encode() + path.read_bytes()).hexdigest()[:16]
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+    digest = hashlib.sha256(f"{path}\0".encode() + text).hexdigest()[:16]
     name = f"fleetrec_user_{path.stem}_{digest}"
     module = sys.modules.get(name)
     if module is None:
@@ -29,7 +32,7 @@ def load_model_class(path: Path) -> type[Model]:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[name]
             raise ModelError(_import_failure(path, error)) from error
     return _check_class(getattr(module, "Model", None), path)
@@ -38,11 +41,6 @@ def load_model_class(path: Path) -> type[Model]:
 def model_options(path: Path) -> type[Options]:
     """Return the ``Config`` of the model in a file."""
     return load_model_class(path).Config
-
-
-def describe(path: Path) -> str:
-    """Return the first line that the model of a file says about itself."""
-    return (inspect.getdoc(load_model_class(path)) or "").partition("\n")[0]
 
 
 def _check_class(found: object, path: Path) -> type[Model]:
@@ -59,14 +57,16 @@ def _check_class(found: object, path: Path) -> type[Model]:
     return found
 
 
-def _import_failure(path: Path, error: Exception) -> str:
+def _import_failure(path: Path, error: BaseException) -> str:
     """Say where in the user's file it went wrong, without the frames of the loader."""
     if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("paddle"):
         return (
             f"{path}: is written for {error.name}; a model here is a PyTorch module: see "
             "docs/models.md for how to carry one over"
         )
+    beside = isinstance(error, ModuleNotFoundError) and path.with_name(f"{error.name}.py").exists()
+    advice = "; files beside a model are not on the module path: set PYTHONPATH" if beside else ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
     line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
     where = f"{path}:{line}" if line else str(path)
-    return f"{where}: cannot be imported: {type(error).__name__}: {error}"
+    return f"{where}: cannot be imported: {type(error).__name__}: {error}{advice}"

@@ -14,7 +14,6 @@ from fleetrec.embedding.row_optimizer import row_optimizer
 from fleetrec.models.base import Model
 from fleetrec.optim.dense import dense_optimizer
 from fleetrec.parallel.strategy import State, Step
-from fleetrec.tasks.task import Outputs
 
 
 class SingleStrategy:
@@ -33,6 +32,7 @@ class SingleStrategy:
         self._model = model.to(device)
         self._device = device
         self._lr = optimizer.lr
+        self._tables = collection.tables
         rows = row_optimizer(optimizer.name)
         self._stores = {
             name: MemoryStore(table, rows, seed=seed) for name, table in collection.tables.items()
@@ -60,12 +60,12 @@ class SingleStrategy:
         return Step(outputs=detached, loss=loss.detach())
 
     @torch.no_grad()
-    def predict(self, batch: Batch) -> Outputs:
-        """Return the outputs of the model in evaluation."""
+    def evaluate(self, batch: Batch) -> Step:
+        """Return the outputs of the model in evaluation, and their loss."""
         self._model.eval()
-        looked_up = self._lookup.pull(batch, training=False)
-        outputs: Outputs = self._model(self._on_device(batch, looked_up))
-        return outputs
+        batch = self._on_device(batch, self._lookup.pull(batch, training=False))
+        outputs = self._model(batch)
+        return Step(outputs=outputs, loss=self._model.loss(outputs, batch))
 
     def state(self) -> State:
         """Return weights, optimizer state and tables."""
@@ -83,7 +83,9 @@ class SingleStrategy:
 
     def load_state(self, state: State) -> None:
         """Take up weights, optimizer state and tables exactly."""
-        self.load_weights(state)
+        self._load_dense(state)
+        for name, store in self._stores.items():
+            store.restore(_table_of(state, name))
         if self._optimizer is None:
             return
         self._optimizer.state.clear()
@@ -94,15 +96,10 @@ class SingleStrategy:
             self._optimizer.state[parameter][key] = on_device
 
     def load_weights(self, state: State) -> None:
-        """Take up model weights and tables; they must fit."""
-        try:
-            self._model.load_state_dict(dict(state["model"]))
-        except (RuntimeError, KeyError) as error:
-            raise CheckpointError(f"the checkpoint does not fit the model: {error}") from error
+        """Take up model weights and rows, which must fit; optimizers begin anew."""
+        self._load_dense(state)
         for name, store in self._stores.items():
-            if f"tables/{name}" not in state:
-                raise CheckpointError(f"the checkpoint has no table {name!r}")
-            store.restore(state[f"tables/{name}"])
+            store.restore(_rows_of(_table_of(state, name)))
 
     def variables(self) -> list[str]:
         """Return the names under which parameters and tables are loaded or frozen."""
@@ -114,10 +111,21 @@ class SingleStrategy:
         given = state.get("model", {})
         fit = [n for n in names if n in own and n in given and own[n].shape == given[n].shape]
         self._model.load_state_dict({**own, **{name: given[name] for name in fit}})
-        tables = [n for n in names if n in self._stores and f"tables/{n}" in state]
+        tables = [name for name in names if self._fits(name, state)]
         for name in tables:
-            self._stores[name].restore(state[f"tables/{name}"])
+            self._stores[name].restore(_rows_of(_table_of(state, name)))
         return [*fit, *tables]
+
+    def _load_dense(self, state: State) -> None:
+        try:
+            self._model.load_state_dict(dict(state["model"]))
+        except (RuntimeError, KeyError) as error:
+            raise CheckpointError(f"the checkpoint does not fit the model: {error}") from error
+
+    def _fits(self, table: str, state: State) -> bool:
+        if table not in self._stores or f"tables/{table}" not in state:
+            return False
+        return state[f"tables/{table}"]["rows"].shape[1] == self._tables[table].dim
 
     def _on_device(self, batch: Batch, looked_up: LookedUp) -> Batch:
         if self._device.type == "cpu":
@@ -139,3 +147,13 @@ class SingleStrategy:
         for name in set(names) & parameters.keys():
             parameters[name].requires_grad_(False)  # noqa: FBT003
         return frozenset(names) & self._stores.keys()
+
+
+def _table_of(state: State, name: str) -> Mapping[str, Tensor]:
+    if f"tables/{name}" not in state:
+        raise CheckpointError(f"the checkpoint has no table {name!r}")
+    return state[f"tables/{name}"]
+
+
+def _rows_of(table: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: table[name] for name in ("ids", "rows")}

@@ -15,7 +15,7 @@ State = Mapping[str, Mapping[str, Tensor]]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What came out of one training step."""
+    """What came out of one batch."""
 
     outputs: Outputs
     loss: Tensor
@@ -28,8 +28,8 @@ class Strategy(Protocol):
         """Learn from a batch; returns the outputs from before the update."""
         ...
 
-    def predict(self, batch: Batch) -> Outputs:
-        """Return the outputs without learning; creates no rows."""
+    def evaluate(self, batch: Batch) -> Step:
+        """Return outputs and loss without learning; creates no rows."""
         ...
 
     def state(self) -> State:

@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fleetrec.core.batch import Batch
+from fleetrec.core.errors import DataError
 from fleetrec.tasks.binary_metric import BinaryMetric
 from fleetrec.tasks.metric import Metric
 from fleetrec.tasks.task import Outputs, Task
@@ -35,4 +36,8 @@ class BinaryTask(Task):
     def count(self, metric: Metric, outputs: Outputs, batch: Batch) -> None:
         """Add the probabilities of a batch."""
         assert isinstance(metric, BinaryMetric)
-        metric.update(outputs[self._prediction], batch.label(self.label))
+        labels_B = batch.label(self.label)
+        odd = labels_B[(labels_B != 0) & (labels_B != 1)]
+        if len(odd):
+            raise DataError(f"label {self.label!r} must be 0 or 1, got {float(odd[0]):g}")
+        metric.update(outputs[self._prediction], labels_B)

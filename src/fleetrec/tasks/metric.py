@@ -10,7 +10,8 @@ class Metric(ABC):
     """A bundle of counters with the figures that follow from them.
 
     Merging the counters of two halves of the data gives the counters of the whole: over
-    batches, over workers, over passes.
+    batches, over workers, over passes. Whole numbers are exact; sums of floats are kept in
+    float64 and equal up to its rounding.
     """
 
     @abstractmethod

@@ -3,8 +3,6 @@
 import logging
 from pathlib import Path
 
-import torch
-
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.config.job import RunOptions
@@ -83,11 +81,9 @@ class _Counter:
         self._checkpoint_index = checkpoint_index
         self._num_batches = 0
 
-    @torch.no_grad()
     def process(self, batch: Batch) -> Step:
-        outputs = self._phase.strategy.predict(batch)
         self._num_batches += 1
-        return Step(outputs=outputs, loss=self._phase.model.loss(outputs, batch))
+        return self._phase.strategy.evaluate(batch)
 
     def place(self, batch: Batch, *, num_checkpoints: int, num_phases: int) -> Place:
         done = self._checkpoint_index + (self._phase_index + batch.progress) / num_phases

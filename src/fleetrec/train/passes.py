@@ -17,9 +17,6 @@ from fleetrec.train.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
-# Slots are judged after so many samples, or at the end of the data.
-SLOT_REPORT_SAMPLES = 10_000
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Surroundings:
@@ -49,6 +46,8 @@ class Pass:
     def go(self, *, epoch: int, start: Cursor | None) -> dict[str, float]:
         """Make the pass from ``start`` on and return its figures."""
         phase, clock = self.phase, self.around.clock
+        if self.dump_path is not None and start is not None:
+            logger.warning("%s will hold only what is left of the epoch", self.dump_path)
         pace = Pace(clock)
         begin, num_samples = clock(), 0
         with (
@@ -86,9 +85,10 @@ class Pass:
             figures = self.phase.scoreboard.end_interval()
             interval = pace.end_interval(place, figures, costs=self.run.show_costs)
             self.around.observer.interval(interval)
-        if self.phase.loader.report.num_samples >= SLOT_REPORT_SAMPLES:
+        if self.phase.loader.report.is_due():
             self._warn_of_slots()
 
     def _warn_of_slots(self) -> None:
-        for warning in self.phase.loader.report.take_warnings():
+        labels = [task.label for task in self.phase.model.tasks]
+        for warning in self.phase.loader.report.take_warnings(labels):
             logger.warning("data set %s: %s", self.phase.options.dataset.name, warning)

@@ -97,10 +97,10 @@ def part_for(checkpoint: Folder, phase: PhaseRun) -> str:
     An inference phase usually has another name than the training phase that wrote the
     checkpoint.
     """
+    written: Mapping[str, Any] = checkpoint.meta.get("models", {})
     parts = checkpoint.parts()
     if phase.options.name in parts:
         return phase.options.name
-    written: Mapping[str, Any] = checkpoint.meta.get("models", {})
     same = [part for part in parts if written.get(part) == model_name(phase.options)]
     for candidates in (same, parts):
         if len(candidates) == 1:

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from fleetrec.checkpoint.folder import Folder, is_published, open_folder
-from fleetrec.checkpoint.tensors import read_tensors
+from fleetrec.checkpoint.tensors import read_file, read_tensors
 from fleetrec.config.job import RunOptions
-from fleetrec.core.errors import CheckpointError, ConfigError
+from fleetrec.core.errors import CheckpointError, ConfigError, DataError
 from fleetrec.train.phase import PhaseRun, load_random_state
 from fleetrec.train.position import Position
 from fleetrec.train.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
-LOOP = "loop"
+RANDOM = "random"  # beside the phases, in no folder: a phase may have any name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,17 +50,17 @@ def take_up(point: ResumePoint, run: RunOptions, phases: Sequence[PhaseRun]) -> 
     _check_same_job(point.folder, run)
     fingerprints = {phase.options.name: phase.data_fingerprint() for phase in phases}
     if point.folder.meta["data"] != fingerprints:
-        raise CheckpointError(
-            f"{point.folder.path}: the data files have changed since (names or sizes); "
-            "start anew, with init_model_path to keep the weights"
+        raise DataError(
+            f"--resume: the data files have changed since {point.folder.path} was written (names "
+            "or sizes); start without --resume, with init_model_path to keep the weights"
         )
     states = {
         phase.options.name: read_tensors(point.folder, phase.options.name) for phase in phases
     }
-    loop = read_tensors(point.folder, LOOP)
+    random = read_file(point.folder, RANDOM)
     for phase in phases:
         phase.load_state(states[phase.options.name])
-    load_random_state(loop["rng"])
+    load_random_state(random)
 
 
 def what_matters(run: RunOptions) -> dict[str, Any]:
@@ -120,3 +120,11 @@ def checkpoint_folders(path: Path) -> list[Path]:
     if not found:
         raise CheckpointError(f"{path}: neither a checkpoint nor a folder of checkpoints")
     return sorted(found, key=lambda child: child.name)
+
+
+def open_one(path: Path) -> Folder:
+    """Open a checkpoint; a folder of them is answered with the newest to choose."""
+    if path.is_dir() and not is_published(path):
+        newest = checkpoint_folders(path)[-1]
+        raise CheckpointError(f"{path}: holds several checkpoints; did you mean {newest}?")
+    return open_folder(path, kind="checkpoint")

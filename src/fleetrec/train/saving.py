@@ -17,7 +17,7 @@ from fleetrec.export.inference import InferenceModel
 from fleetrec.train.events import Observer
 from fleetrec.train.phase import PhaseRun, model_name, random_state
 from fleetrec.train.position import Position
-from fleetrec.train.resume import LOOP, what_matters
+from fleetrec.train.resume import RANDOM, what_matters
 from fleetrec.train.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Saver:
             for phase in self.phases
             for file, group in phase.state().items()
         }
-        tensors[f"{LOOP}/rng"] = random_state()
+        tensors[RANDOM] = random_state()
         meta = {
             "kind": "checkpoint",
             "run_id": self.run_id,

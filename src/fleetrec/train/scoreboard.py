@@ -1,11 +1,13 @@
 """Loss and metrics of one pass over the data, for every task of a model."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from fleetrec.core.batch import Batch
+from fleetrec.core.errors import ModelError
 from fleetrec.tasks.metric import Metric
 from fleetrec.tasks.task import Outputs, Task
 
@@ -46,9 +48,15 @@ class Scoreboard:
 
     def count(self, outputs: Outputs, batch: Batch, loss: Tensor) -> None:
         """Add a batch."""
+        mean_loss = float(loss)
+        if not math.isfinite(mean_loss):
+            raise ModelError(
+                f"the loss is {mean_loss} after {batch.cursor.samples} samples of this epoch: "
+                "lower learning_rate, or look for extreme values in the data"
+            )
         for task, metric in zip(self._tasks, self._interval.metrics, strict=True):
             task.count(metric, outputs, batch)
-        self._interval.loss[0] += float(loss) * batch.num_samples
+        self._interval.loss[0] += mean_loss * batch.num_samples
         self._interval.loss[1] += batch.num_samples
 
     def end_interval(self) -> dict[str, float]:

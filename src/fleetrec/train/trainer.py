@@ -3,7 +3,6 @@
 import logging
 from pathlib import Path
 
-from fleetrec.checkpoint.folder import open_folder
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError
@@ -12,7 +11,7 @@ from fleetrec.train.events import Place
 from fleetrec.train.passes import Pass, Surroundings
 from fleetrec.train.phase import PhaseRun, build_phase, warm_start
 from fleetrec.train.position import Position
-from fleetrec.train.resume import ResumePoint, resume_points, take_up
+from fleetrec.train.resume import ResumePoint, open_one, resume_points, take_up
 from fleetrec.train.saving import Saver
 
 logger = logging.getLogger(__name__)
@@ -67,12 +66,15 @@ class Trainer:
             around=self._around,
             phase=phase,
             epoch_name=str(epoch),
-            dump_path=dump_path and Path(f"{dump_path}_epoch_{epoch}"),
+            dump_path=dump_path and Path(f"{dump_path}_epoch_{epoch}{self._suffix(phase)}"),
             process=phase.strategy.train_step,
             place_of=self._place,
             after=self._after,
         )
         return this_pass.go(epoch=epoch, start=self._position.cursor)
+
+    def _suffix(self, phase: PhaseRun) -> str:
+        return f"_{phase.options.name}" if len(self._phases) > 1 else ""
 
     def _after(self, batch: Batch) -> None:
         self._position = self._position.after_batch(batch.cursor)
@@ -99,7 +101,7 @@ class Trainer:
         if path is None:
             return
         logger.info("going to load %s", path)
-        checkpoint = open_folder(path, kind="checkpoint")
+        checkpoint = open_one(path)
         for phase in self._phases:
             loaded = warm_start(phase, checkpoint, options)
             logger.info("load from %s success: %s", path, loaded)

@@ -13,7 +13,14 @@ from fleetrec.config.options import Options
 from fleetrec.config.problems import Problems, hint
 from fleetrec.config.yaml_dialect.locate import Located, locate_workspace
 from fleetrec.config.yaml_dialect.override import override
-from fleetrec.config.yaml_dialect.schema import Dataset, OptimizerKeys, Phase, Runner, TopLevel
+from fleetrec.config.yaml_dialect.schema import (
+    Dataset,
+    OptimizerKeys,
+    Phase,
+    Runner,
+    TopLevel,
+    forward_slashes,
+)
 from fleetrec.config.yaml_dialect.translate import (
     dataset_notices,
     dataset_options,
@@ -52,7 +59,7 @@ def _workspace(document: Document) -> Located:
     if text is not None and not isinstance(text, str):
         raise ConfigError([f"{document.where(('workspace',))}: workspace: expected text"])
     try:
-        return locate_workspace(text, job_file=document.path)
+        return locate_workspace(forward_slashes(text), job_file=document.path)
     except ConfigError as error:
         where = document.where(("workspace",))
         raise ConfigError([f"{where}: workspace: {p}" for p in error.problems]) from error
@@ -86,10 +93,16 @@ class _Decoder:
         runners = self._section("runner", Runner)
         phases = self._section("phase", Phase)
         datasets = self._section("dataset", Dataset)
-        self._check_runners(runners, phases)
-        self._check_phases(phases, datasets)
-        classes = {p.model: self._model_class(p, at) for at, p in phases.values() if p is not None}
-        optimizer, models = self._hyper_parameters(classes)
+        used = self._check_runners(runners, phases)
+        self._check_phases({name: phases[name] for name in phases if name in used}, datasets)
+        classes = {
+            phase.model: self._model_class(phase, at, is_used=name in used)
+            for name, (at, phase) in phases.items()
+            if phase is not None
+        }
+        optimizer, models = self._hyper_parameters(
+            classes, are_all_known=self._are_models_known(phases, classes)
+        )
         self._problems.check()
         assert top is not None
         options = tuple(
@@ -100,7 +113,7 @@ class _Decoder:
                 optimizer=optimizer,
                 dataset=dataset_options(_sound(datasets[phase.dataset_name]), phase),
             )
-            for phase in map(_sound, phases.values())
+            for phase in (_sound(phases[name]) for name in phases if name in used)
         )
         return Job(
             source=self._document.path,
@@ -114,13 +127,16 @@ class _Decoder:
         chosen = [phase for phase in phases if phase.name in runner.phases or not runner.phases]
         return run_options(runner, chosen, top=top)
 
-    def _check_runners(self, runners: Section[Runner], phases: Section[Phase]) -> None:
+    def _check_runners(self, runners: Section[Runner], phases: Section[Phase]) -> set[str]:
+        """Check the runners of ``mode`` and return the phases they use: all, if that is unclear."""
+        used: set[str] = set()
         mode = self._document.data.get("mode")
-        for name in [mode] if isinstance(mode, str) else mode or ():
-            if not self._check_name(("mode",), str(name), runners):
-                continue
-            at, runner = runners[str(name)]
+        names = mode if isinstance(mode, list) else [mode] if isinstance(mode, str) else []
+        for name in names:
+            is_known = self._check_name(("mode",), str(name), runners)
+            at, runner = runners[str(name)] if is_known else ((), None)
             if runner is None:
+                used.update(phases)
                 continue
             for key, problem in runner_problems(runner).items():
                 self._problems.note((*at, key), problem)
@@ -128,6 +144,8 @@ class _Decoder:
                 self._notice((*at, key), notice)
             for phase in runner.phases:
                 self._check_name((*at, "phases"), phase, phases)
+            used.update(runner.phases or phases)
+        return used or set(phases)
 
     def _check_phases(self, phases: Section[Phase], datasets: Section[Dataset]) -> None:
         for at, phase in phases.values():
@@ -162,7 +180,9 @@ class _Decoder:
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             at: Location = (key, index)
             value = self._validate(want, entry, at)
-            name = str(entry.get("name")) if isinstance(entry, dict) else ""
+            if not isinstance(entry, dict) or "name" not in entry:
+                continue
+            name = str(entry["name"])
             if name in found:
                 self._problems.note((*at, "name"), f"two entries of {key} are called {name!r}")
             found[name] = (at, value)
@@ -178,19 +198,30 @@ class _Decoder:
             self._problems.note(at, f"nothing is called {name!r}{hint(name, known)}")
         return name in known
 
-    def _model_class(self, phase: Phase, at: Location) -> type[Options] | None:
+    def _model_class(self, phase: Phase, at: Location, *, is_used: bool) -> type[Options] | None:
+        """Return the options of a model, or None; that is a problem only where it is used."""
         path = Path(phase.model)
-        if not path.is_file():
-            self._problems.note((*at, "model"), f"no such file: {path}")
-            return None
-        try:
-            return self._model_options_of(path)
-        except ModelError as error:
-            self._problems.note((*at, "model"), str(error))
-            return None
+        problem = f"no such file: {path}"
+        if path.is_file():
+            try:
+                return self._model_options_of(path)
+            except ModelError as error:
+                problem = str(error)
+        if is_used:
+            self._problems.note((*at, "model"), problem)
+        return None
+
+    def _are_models_known(
+        self, phases: Section[Phase], classes: Mapping[str, type[Options] | None]
+    ) -> bool:
+        """Tell whether all phases and their models could be looked at."""
+        found = [*(phase for _, phase in phases.values()), *classes.values()]
+        if not found or None in found:
+            return False
+        return len(phases) == len(self._document.data["phase"])
 
     def _hyper_parameters(
-        self, classes: Mapping[str, type[Options] | None]
+        self, classes: Mapping[str, type[Options] | None], *, are_all_known: bool
     ) -> tuple[OptimizerOptions | None, dict[str, Options]]:
         """Split ``hyper_parameters`` into the optimizer and the options of each model."""
         at: Location = ("hyper_parameters",)
@@ -206,8 +237,8 @@ class _Decoder:
             for name, field in options.model_fields.items()
             for key in (field.alias or name,)
         }
-        if all(options is not None for options in classes.values()):
-            for key in given.keys() - known:
+        if are_all_known:  # else the key may belong to a model that could not be looked at
+            for key in (key for key in given if key not in known):
                 self._problems.note((*at, key), f"unknown key{hint(key, {*known, 'optimizer'})}")
         models: dict[str, Options] = {}
         for path, options in classes.items():

@@ -8,6 +8,7 @@ from fleetrec.core.errors import ConfigError
 
 PACKAGE = Path(__file__).parents[2]
 ZOO = PACKAGE / "models"
+MAX_NAME = 255  # what a file system takes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,13 +30,15 @@ def locate_job(text: str) -> Located:
     if not text:
         raise ConfigError(["-m: expected a yaml file, a folder or a model such as rank/dnn"])
     path = Path(text)
+    if len(path.name) > MAX_NAME:
+        raise ConfigError([f"-m {text[:MAX_NAME]}...: no such file, folder or model"])
     if path.is_file():
         return Located(path=path)
     if path.is_dir():
         if (path / "config.yaml").is_file():
             return Located(path=path / "config.yaml")
         raise ConfigError([f"-m {text}: the folder holds no config.yaml"])
-    found = _in_zoo(text)
+    found = _in_zoo(text.removesuffix("/config.yaml"))
     if found is None:
         raise ConfigError([f"-m {text}: no such file, folder or model{_zoo_hint(text)}"])
     return dataclasses.replace(found, path=found.path / "config.yaml")

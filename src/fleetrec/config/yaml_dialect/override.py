@@ -27,9 +27,9 @@ def override(document: Document, assignments: Sequence[str]) -> Document:
 
 def _assign(data: Any, assignment: str) -> Location:
     key, equals, text = assignment.partition("=")
-    if not (key and equals):
-        raise ConfigError([f"-o {assignment}: expected key=value"])
     steps = key.split(".")
+    if not (all(steps) and equals):
+        raise ConfigError([f"-o {assignment}: expected key=value"])
     location: Location = ()
     for step in steps[:-1]:
         found = _step(data, step, assignment)
@@ -38,8 +38,18 @@ def _assign(data: Any, assignment: str) -> Location:
             data[found] = {}
         data = data[found]
     last = _step(data, steps[-1], assignment)
-    data[last] = parse_value(text)
+    data[last] = _value(text, assignment)
     return (*location, last)
+
+
+def _value(text: str, assignment: str) -> Any:
+    if text.startswith("{workspace}"):  # a path, though YAML sees the start of a mapping
+        return text
+    try:
+        return parse_value(text)
+    except ConfigError as error:
+        problems = [problem.partition(": ")[2] for problem in error.problems]
+        raise ConfigError([f"-o {assignment}: {problem}" for problem in problems]) from error
 
 
 def _step(data: Any, step: str, assignment: str) -> Any:
@@ -47,11 +57,14 @@ def _step(data: Any, step: str, assignment: str) -> Any:
     if isinstance(data, dict):
         return step
     if not isinstance(data, list):
-        raise ConfigError([f"-o {assignment}: nothing lies below {step!r}"])
-    names = [item.get("name") for item in data if isinstance(item, dict)]
-    if step in names:
-        return next(i for i, x in enumerate(data) if isinstance(x, dict) and x.get("name") == step)
+        raise ConfigError([f"-o {assignment}: {step!r} would lie below the value {data!r}"])
+    places = {
+        str(item["name"]): place
+        for place, item in enumerate(data)
+        if isinstance(item, dict) and "name" in item
+    }
+    if step in places:
+        return places[step]
     if step.isdecimal() and int(step) < len(data):
         return int(step)
-    known = [name for name in names if isinstance(name, str)]
-    raise ConfigError([f"-o {assignment}: no element is called {step!r}{hint(step, known)}"])
+    raise ConfigError([f"-o {assignment}: no element is called {step!r}{hint(step, places)}"])

@@ -1,9 +1,10 @@
 """The keys of the YAML dialect, as job files spell them."""
 
 import math
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fleetrec.config.options import Options
 
@@ -18,12 +19,14 @@ RunnerClass = Literal[
     "cluster_train",
 ]
 
+MAX_DENSE_WIDTH = 1 << 24
+
 
 def _lower(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
-def _forward_slashes(value: Any) -> Any:
+def forward_slashes(value: Any) -> Any:
     """Let files written on Windows run here."""
     return value.replace("\\", "/") if isinstance(value, str) else value
 
@@ -33,7 +36,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _none_if_empty(value: Any) -> Any:
-    return None if value == "" else _forward_slashes(value)
+    return None if value == "" else forward_slashes(value)
 
 
 def _words(value: Any) -> Any:
@@ -43,25 +46,52 @@ def _words(value: Any) -> Any:
     return value.split() if isinstance(value, str) else value
 
 
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("expected a whole number")
+    return value
+
+
+Int = Annotated[int, BeforeValidator(_no_bool)]
+Gpu = Annotated[Int, Field(ge=0)]
 FileName = Annotated[str, Field(pattern=r"^[^/.][^/]*$")]  # it becomes the name of a folder
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
-PathText = Annotated[str, BeforeValidator(_forward_slashes)]
+PathText = Annotated[str, BeforeValidator(forward_slashes)]
 MaybePath = Annotated[str | None, BeforeValidator(_none_if_empty)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 
-class Dataset(Options):
+class Section(Options):
+    """A part of a job file: a key with nothing behind it counts as left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nothing(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None}
+
+
+class Dataset(Section):
     """An entry of ``dataset``."""
 
     name: str
     type: Literal["DataLoader", "QueueDataset"]
-    batch_size: int | None = Field(default=None, gt=0)
+    batch_size: Int | None = Field(default=None, gt=0)
     data_path: PathText
     sparse_slots: Words = ()
     dense_slots: Words = ()
-    padding: int = Field(default=0, ge=-(2**63), lt=2**63)
+    padding: Int = Field(default=0, ge=-(2**63), lt=2**63)
     data_converter: MaybePath = None
     reader_class_name: str = "Reader"
+
+    @field_validator("sparse_slots")
+    @classmethod
+    def _check_sparse(cls, slots: tuple[str, ...]) -> tuple[str, ...]:
+        for slot in slots:
+            if ":" in slot:
+                raise ValueError(f"expected names without a colon, not {slot!r}")
+        return slots
 
     @field_validator("dense_slots")
     @classmethod
@@ -71,41 +101,41 @@ class Dataset(Options):
         return slots
 
 
-class Phase(Options):
+class Phase(Section):
     """An entry of ``phase``."""
 
     name: FileName
     model: PathText
     dataset_name: str
-    thread_num: int = Field(default=1, gt=0)
+    thread_num: Int = Field(default=1, gt=0)
     gradient_scale_strategy: Literal[0, 1, 2] = 0
     shuffle_filelist: bool = False
 
 
-class Runner(Options):
+class Runner(Section):
     """An entry of ``runner``."""
 
     name: FileName
     runner_class: Annotated[RunnerClass, BeforeValidator(_lower)] = Field(alias="class")
     device: Annotated[Literal["cpu", "gpu"], BeforeValidator(_lower)] = "cpu"
-    selected_gpus: tuple[int, ...] = (0,)
+    selected_gpus: tuple[Gpu, ...] = Field(default=(0,), min_length=1)
     fleet_mode: Annotated[Literal["ps", "collective", "pslib"], BeforeValidator(_lower)] = "ps"
     distribute_strategy: Literal["async", "sync", "half_async", "geo"] = "async"
-    worker_num: int = Field(default=1, gt=0)
-    server_num: int = Field(default=1, gt=0)
-    epochs: int | None = Field(default=None, gt=0)
+    worker_num: Int = Field(default=1, gt=0)
+    server_num: Int = Field(default=1, gt=0)
+    epochs: Int | None = Field(default=None, gt=0)
     phases: Names = ()
     init_model_path: MaybePath = None
     init_pretraining_model_path: MaybePath = None
-    save_checkpoint_interval: int = Field(default=-1, ge=-1)
+    save_checkpoint_interval: Int = Field(default=-1, ge=-1)
     save_checkpoint_path: MaybePath = None
-    save_inference_interval: int = Field(default=-1, ge=-1)
+    save_inference_interval: Int = Field(default=-1, ge=-1)
     save_inference_path: MaybePath = None
     save_inference_feed_varnames: Names = ()
     save_inference_fetch_varnames: Names = ()
-    save_step_interval: int = Field(default=-1, ge=-1)
+    save_step_interval: Int = Field(default=-1, ge=-1)
     save_step_path: MaybePath = None
-    print_interval: int = Field(default=20, gt=0)
+    print_interval: Int = Field(default=20, gt=0)
     runner_result_dump_path: MaybePath = None
     instance_class_path: MaybePath = None
     network_class_path: MaybePath = None
@@ -115,7 +145,7 @@ class Runner(Options):
     trainer_class: str = "GeneralTrainer"
     finetuning_aspect_varnames: Names = ()
     load_vars: Names = ()
-    seed: int = Field(default=0, ge=0, lt=2**63)
+    seed: Int = Field(default=0, ge=0, lt=2**63)
 
     @field_validator("selected_gpus", mode="before")
     @classmethod
@@ -126,7 +156,7 @@ class Runner(Options):
         return [value] if isinstance(value, int) else value
 
 
-class OptimizerKeys(Options):
+class OptimizerKeys(Section):
     """``hyper_parameters.optimizer``."""
 
     optimizer_class: Annotated[Literal["sgd", "adam", "adagrad"], BeforeValidator(_lower)] = Field(
@@ -143,25 +173,25 @@ class OptimizerKeys(Options):
         return value
 
 
-class GeoKeys(Options):
+class GeoKeys(Section):
     """``train.strategy.mode``."""
 
-    push_num: int = Field(default=100, gt=0)
+    push_num: Int = Field(default=100, gt=0)
 
 
-class StrategyKeys(Options):
+class StrategyKeys(Section):
     """``train.strategy``."""
 
     mode: GeoKeys = GeoKeys()
 
 
-class TrainKeys(Options):
+class TrainKeys(Section):
     """``train``: the place where the geo strategy keeps its interval."""
 
     strategy: StrategyKeys = StrategyKeys()
 
 
-class TopLevel(Options):
+class TopLevel(Section):
     """A job file without the insides of its lists, which are decoded entry by entry."""
 
     workspace: PathText | None = None
@@ -176,8 +206,10 @@ class TopLevel(Options):
 
 def dense_shape(slot: str) -> tuple[str, tuple[int, ...]]:
     """Split ``name:13``, ``name:3,28,28`` or ``name:[3,28,28]``."""
-    name, colon, shape = slot.rpartition(":")
-    parts = shape.strip("[]").split(",")
-    if not (name and colon and all(part.isdecimal() and int(part) > 0 for part in parts)):
+    found = re.fullmatch(r"(.*[^:]):(\[?)([0-9]+(?:,[0-9]+)*)(\]?)", slot)
+    if found is None or bool(found[2]) != bool(found[4]) or ":" in found[1]:
         raise ValueError(f"expected name:width or name:[a,b,c], not {slot!r}")
-    return name, tuple(int(part) for part in parts)
+    shape = tuple(int(part) for part in found[3].split(","))
+    if not 0 < math.prod(shape) <= MAX_DENSE_WIDTH:
+        raise ValueError(f"a dense slot is 1 to {MAX_DENSE_WIDTH} wide, not {slot!r}")
+    return found[1], shape

@@ -31,8 +31,9 @@ def dataset_problems(dataset: Dataset) -> dict[str, str]:
         problems["batch_size"] = "required, but missing"
     names = [*dataset.sparse_slots, *(dense_shape(slot)[0] for slot in dataset.dense_slots)]
     twice = sorted({name for name in names if names.count(name) > 1})
+    key = "sparse_slots" if set(twice) <= set(dataset.sparse_slots) else "dense_slots"
     if twice:
-        problems["dense_slots"] = f"slots declared twice: {', '.join(twice)}"
+        problems[key] = f"slots declared twice: {', '.join(twice)}"
     if not locate_data(dataset.data_path).exists():
         problems["data_path"] = f"no such file or folder: {locate_data(dataset.data_path)}"
     return problems
@@ -74,6 +75,8 @@ def runner_problems(runner: Runner) -> dict[str, str]:
     for kind in ("feed", "fetch"):
         if getattr(runner, f"save_inference_{kind}_varnames") and not runner.save_inference_path:
             problems[f"save_inference_{kind}_varnames"] = "given without save_inference_path"
+    if runner.load_vars and not (runner.init_model_path or runner.init_pretraining_model_path):
+        problems["load_vars"] = "given without init_model_path"
     if runner.save_step_interval > 0 and runner.save_step_path is None:
         problems["save_step_interval"] = "given without save_step_path"
     return problems

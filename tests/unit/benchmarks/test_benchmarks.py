@@ -1,0 +1,103 @@
+"""The benchmarks run and tell the truth about what they did; how fast is not asked here."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import criteo_like, end_to_end, run, slot_text
+from benchmarks.criteo_like import CARDINALITIES, LABEL, SPARSE
+from benchmarks.figure import Figure
+from fleetrec._native import SlotParser
+
+NUM_SAMPLES = 300
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory) -> list[Path]:
+    return criteo_like.cached_parts(
+        tmp_path_factory.mktemp("bench"), num_samples=NUM_SAMPLES, num_parts=3
+    )
+
+
+def make_figure(**changes) -> Figure:
+    return Figure(**{"name": "speed", "values": [1.0], "unit": "rows/s", **changes})
+
+
+def test_the_parts_hold_all_samples_and_every_feature_has_its_own_ids(parts):
+    text = b"".join(part.read_bytes() for part in parts)
+    parser = SlotParser([LABEL, *SPARSE], [(criteo_like.DENSE, criteo_like.NUM_DENSE)])
+    parsed = parser.parse([text])
+    assert parsed.num_samples == NUM_SAMPLES
+    assert parsed.seen.tolist() == [NUM_SAMPLES] * (1 + len(SPARSE) + 1)
+    first = 0
+    for ids, cardinality in zip(
+        parsed.ids.reshape(-1, NUM_SAMPLES)[1:], CARDINALITIES, strict=True
+    ):
+        assert first <= ids.min() and ids.max() < first + cardinality
+        first += cardinality
+    assert set(parsed.ids[:NUM_SAMPLES].tolist()) == {0, 1}
+
+
+def test_the_same_seed_draws_the_same_samples():
+    assert criteo_like.draw_samples(50).to_text(0, 50) == criteo_like.draw_samples(50).to_text(
+        0, 50
+    )
+
+
+def test_cached_parts_are_written_once(parts):
+    written = [part.stat().st_mtime_ns for part in parts]
+    again = criteo_like.cached_parts(
+        parts[0].parent.parent, num_samples=NUM_SAMPLES, num_parts=len(parts)
+    )
+    assert again == parts
+    assert [part.stat().st_mtime_ns for part in again] == written
+
+
+def test_the_python_loop_finds_what_the_parser_finds(parts):
+    samples = slot_text.parse_in_python(parts[0].read_text())
+    parser = SlotParser([LABEL, *SPARSE], [(criteo_like.DENSE, criteo_like.NUM_DENSE)])
+    parsed = parser.parse([parts[0].read_bytes()])
+    slots = [LABEL, *SPARSE]
+    assert [s[slot] for slot in slots for s in samples] == [[i] for i in parsed.ids.tolist()]
+    assert [s[criteo_like.DENSE] for s in samples] == pytest.approx(parsed.dense[0], rel=1e-6)
+
+
+def test_the_python_loop_pads_what_a_line_lacks():
+    (sample,) = slot_text.parse_in_python("click:1 2:7 unknown:3\n")
+    assert (sample["click"], sample["1"], sample["2"]) == ([1], [0], [7])
+    assert sample[criteo_like.DENSE] == [0] * criteo_like.NUM_DENSE
+
+
+def test_slot_text_is_measured(parts):
+    figures = slot_text.measure(parts, batch_size=32, num_rounds=1)
+    assert all(figure.value > 0 for figure in figures)
+    assert [figure.ratio > 0 for figure in figures if figure.ratio is not None] == [True]
+
+
+def test_training_end_to_end_is_measured(parts):
+    figures = end_to_end.measure(parts, batch_size=32, num_rounds=2, hidden=(8,))
+    assert all(figure.value > 0 for figure in figures)
+    assert [figure.target for figure in figures if figure.ratio] == [0.85, None]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "target", "is_met"), [(2.0, 1.0, True), (0.5, 1.0, False), (2.0, None, None)]
+)
+def test_a_figure_knows_whether_its_target_is_met(ratio, target, is_met):
+    assert make_figure(ratios=[ratio], target=target).is_met is is_met
+
+
+def test_the_command_writes_results(tmp_path, capsys):
+    sizes = ["--rows", "100", "--batch-size", "16", "--rounds", "1"]
+    run.main(["--only", "slot_text", *sizes, "--cache", str(tmp_path)])
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["rows"] == 100
+    assert all(figure["value"] > 0 for figure in results["figures"])
+    assert "native parser" in capsys.readouterr().out
+
+
+def test_a_size_of_zero_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        run.main(["--rounds", "0"])
+    assert "expected a whole number from 1 on, got '0'" in capsys.readouterr().err
