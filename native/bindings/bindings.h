@@ -7,5 +7,6 @@
 namespace fleetrec {
 
 void bind_parse(nanobind::module_& module);
+void bind_table(nanobind::module_& module);
 
 }  // namespace fleetrec

@@ -5,4 +5,5 @@ NB_MODULE(_native, module) {
   module.doc() = "The native parts of FleetRec.";
   nanobind::set_leak_warnings(false);  // what lives until the process ends is no leak
   fleetrec::bind_parse(module);
+  fleetrec::bind_table(module);
 }

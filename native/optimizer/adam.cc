@@ -11,7 +11,7 @@ struct Step {
   float beta1;
   float beta2;
   float eps;
-  float rate;         // learning rate over the correction of the first moment
+  float rate;          // learning rate over the correction of the first moment
   float inverse_root;  // one over the root of the correction of the second moment
 };
 
@@ -81,9 +81,9 @@ class Adam final : public RowOptimizer {
       for (float& weight : weights) weight *= 1.0f - lr * weight_decay_;
     }
     const Corrections::Pair correction = corrections_.at(num_steps);
-    step(weights.data(), state.data(), state.data() + dim, grad.data(), dim,
-         {beta1_, beta2_, eps_, static_cast<float>(lr / correction.first),
-          correction.inverse_root});
+    step(
+        weights.data(), state.data(), state.data() + dim, grad.data(), dim,
+        {beta1_, beta2_, eps_, static_cast<float>(lr / correction.first), correction.inverse_root});
   }
 
  private:

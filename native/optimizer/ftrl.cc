@@ -21,8 +21,8 @@ FLEETREC_SIMD void step(float* weights, float* squares, float* linear, const flo
     linear[i] += grad[i] - (root - std::sqrt(squares[i])) / lr * weights[i];
     squares[i] = sum;
     const float excess = std::abs(linear[i]) - penalties.l1;
-    const float moved = std::copysign(excess, linear[i]) /
-                        ((penalties.beta + root) / lr + penalties.lambda2);
+    const float moved =
+        std::copysign(excess, linear[i]) / ((penalties.beta + root) / lr + penalties.lambda2);
     weights[i] = excess > 0.0f ? -moved : 0.0f;
   }
 }

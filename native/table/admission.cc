@@ -36,7 +36,8 @@ AdmissionKind admission_kind(const std::string& name) {
 
 const Candidate& Candidates::count(std::uint64_t id, std::uint32_t tag, std::uint32_t now,
                                    bool is_click) {
-  if ((size_ + 1) * 4 > entries_.size() * 3) rebuild(std::max<std::size_t>(entries_.size() * 2, 4), 0);
+  if ((size_ + 1) * 4 > entries_.size() * 3)
+    rebuild(std::max<std::size_t>(entries_.size() * 2, 4), 0);
   Candidate& candidate = entries_[find(id, tag)];
   if (candidate.show == 0) {
     candidate.id = id;

@@ -19,8 +19,13 @@ std::size_t round_up(std::size_t num_bytes, std::size_t unit) {
 
 }  // namespace
 
-Arena::~Arena() {
+Arena::~Arena() { clear(); }
+
+void Arena::clear() {
   for (const Block& block : blocks_) munmap(block.first, block.num_bytes);
+  blocks_.clear();
+  used_ = 0;
+  num_bytes_ = 0;
 }
 
 float* Arena::allocate(std::size_t num_floats) {

@@ -69,17 +69,21 @@ BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
   }
 }
 
-void BatchLookup::find(const JaggedIds& batch, const TrainingSights* sights) {
-  check_batch(batch);
+void BatchLookup::find(const JaggedIds& batch, const Occasion& occasion) {
+  check_batch(batch, occasion);
   num_samples_ = batch.num_samples;
   offsets_.assign(batch.offsets.begin(), batch.offsets.end());
   weights_.resize(batch.ids.size());
   const auto locks = lock_all(tables_);
   scatter(batch);
-  parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], sights); });
+  parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], occasion); });
+  evicted_before_ = num_evicted();
 }
 
-void BatchLookup::check_batch(const JaggedIds& batch) const {
+void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) const {
+  if (!occasion.labels.empty() && occasion.labels.size() != batch.num_samples) {
+    throw std::invalid_argument("expected one label per sample");
+  }
   const auto num_ids = static_cast<std::int64_t>(batch.ids.size());
   constexpr std::size_t kMax = std::numeric_limits<std::uint32_t>::max();
   if (batch.ids.size() > kMax || batch.num_samples * features_.size() > kMax) {
@@ -157,12 +161,13 @@ void BatchLookup::scatter(const JaggedIds& batch) {
 
 // Finds the rows of one partition in two waves: while the first reads the index of an id, memory
 // already brings that of a later one; the second does the same with rows.
-void BatchLookup::resolve(Partition& partition, const TrainingSights* sights) {
+void BatchLookup::resolve(Partition& partition, const Occasion& occasion) {
+  const bool is_read = occasion.purpose == Purpose::kRead;
   Table& table = *tables_[partition.table];
   const std::size_t num_items = partition.last - partition.first;
   const std::span items(items_.data() + partition.first, num_items);
   partition.rows.clear();
-  partition.row_of.resize(sights == nullptr ? 0 : num_items);
+  partition.row_of.resize(is_read ? 0 : num_items);
   const std::size_t row_floats = RowLayout::kHeaderFloats + dim_;
   for (std::size_t i = 0; i < num_items; ++i) {
     if (i + 2 * kAhead < num_items) {
@@ -173,20 +178,25 @@ void BatchLookup::resolve(Partition& partition, const TrainingSights* sights) {
       const Item& soon = items[i + kAhead];
       if (const Row row = table.peek(table.place(soon.id))) prefetch_row(row, row_floats);
     }
-    const Item& item = items[i];
-    const Place place = table.place(item.id);
-    if (sights == nullptr) {
-      const Row row = table.find(item.id, place);
-      weights_[item.position] = row ? row.weights() : nullptr;
-      continue;
-    }
-    const std::size_t sample = item.bag / features_.size();
-    const bool is_click = !sights->labels.empty() && sights->labels[sample] > 0.5f;
-    const Row row = table.see({item.id, sights->now, is_click}, place);
-    weights_[item.position] = row ? row.weights() : nullptr;
-    partition.row_of[i] = row ? number_of(partition.rows, row) : kNoRow;
+    const Row row = look_up(table, items[i], table.place(items[i].id), occasion);
+    weights_[items[i].position] = row ? row.weights() : nullptr;
+    if (!is_read) partition.row_of[i] = row ? number_of(partition.rows, row) : kNoRow;
   }
-  if (sights != nullptr) group(partition);
+  group(partition);
+}
+
+Row BatchLookup::look_up(Table& table, const Item& item, Place place,
+                         const Occasion& occasion) const {
+  if (occasion.purpose != Purpose::kTrain) return table.find(item.id, place);
+  const std::size_t sample = item.bag / features_.size();
+  const bool is_click = !occasion.labels.empty() && occasion.labels[sample] > 0.5f;
+  return table.see({item.id, occasion.now, is_click}, place);
+}
+
+std::uint64_t BatchLookup::num_evicted() const {
+  std::uint64_t sum = 0;
+  for (const auto& table : tables_) sum += table->counts().evicted;
+  return sum;
 }
 
 // Lists the bags of every row, in the order of the batch.
@@ -252,6 +262,7 @@ void BatchLookup::apply(std::span<const float> grads, float lr) {
     throw std::invalid_argument("the gradient must have the shape of the vectors");
   }
   const auto locks = lock_all(tables_);
+  if (num_evicted() != evicted_before_) throw std::logic_error("rows were evicted under a lookup");
   parallel_for(partitions_.size(), [&](std::size_t p) {
     const Partition& partition = partitions_[p];
     const Table& table = *tables_[partition.table];

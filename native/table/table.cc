@@ -20,7 +20,8 @@ void check(const TableOptions& options) {
 
 template <typename Value>
 std::size_t sum_over(std::span<const Bucket> buckets, const Value& value) {
-  return std::transform_reduce(buckets.begin(), buckets.end(), std::size_t{0}, std::plus<>(), value);
+  return std::transform_reduce(buckets.begin(), buckets.end(), std::size_t{0}, std::plus<>(),
+                               value);
 }
 
 }  // namespace
@@ -82,15 +83,18 @@ Row Table::create(std::uint64_t id, Place place) {
   return row;
 }
 
+void Table::clear() {
+  buckets_ = std::vector<Bucket>(kNumBuckets);
+  arena_.clear();
+}
+
 void Table::evict(std::uint64_t id, Place place) {
   Bucket& bucket = buckets_[place.bucket];
   const Row row = find(id, place);
   if (!row) return;
   row.header().version = 0;
   if (!has_range()) {
-    const auto is_it = [&](std::uint32_t number) {
-      return bucket.slab.at(number, stride_) == row;
-    };
+    const auto is_it = [&](std::uint32_t number) { return bucket.slab.at(number, stride_) == row; };
     const std::uint32_t number = bucket.index.find(place.tag, is_it);
     bucket.index.erase(place.tag, number);
     bucket.free.push_back(number);

@@ -20,6 +20,9 @@ class Arena {
   // Safe to call from several threads; never moves what was handed out before.
   float* allocate(std::size_t num_floats);
 
+  // Gives everything back; what was handed out is gone.
+  void clear();
+
   std::size_t num_bytes() const { return num_bytes_; }
 
  private:

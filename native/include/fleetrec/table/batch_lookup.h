@@ -29,8 +29,15 @@ struct JaggedIds {
   std::size_t num_samples;
 };
 
-// What a training lookup knows beyond the ids.
-struct TrainingSights {
+enum class Purpose {
+  kRead,    // rows as they are; nothing is created, no gradient comes
+  kUpdate,  // rows that exist, for a gradient
+  kTrain,   // the same, and ids are counted and may get rows
+};
+
+// What a lookup is for, and what training knows beyond the ids.
+struct Occasion {
+  Purpose purpose = Purpose::kRead;
   std::uint32_t now = 0;          // event time, in seconds
   std::span<const float> labels;  // by sample, above 0.5 counts as click; empty: no clicks
 };
@@ -40,9 +47,9 @@ struct IdOutOfRange {
   std::uint64_t id;
 };
 
-// Keeps its memory from batch to batch. Rows are found by partition: ids whose bucket falls together
-// are one thread's work, in the order in which they stand in the batch. So the outcome does not
-// depend on the number of threads, and no row needs a lock.
+// Keeps its memory from batch to batch. Rows are found by partition: ids whose bucket falls
+// together are one thread's work, in the order in which they stand in the batch. So the outcome
+// does not depend on the number of threads, and no row needs a lock.
 class BatchLookup {
  public:
   BatchLookup(std::vector<std::shared_ptr<Table>> tables, std::vector<LookupFeature> features);
@@ -50,14 +57,14 @@ class BatchLookup {
   std::size_t dim() const { return dim_; }
   std::size_t width() const { return features_.size() * dim_; }
 
-  // Finds the rows; `sights` is given in training, where ids may get rows and a gradient is to come.
-  // Throws IdOutOfRange before anything has changed.
-  void find(const JaggedIds& batch, const TrainingSights* sights);
+  // Finds the rows. Throws IdOutOfRange before anything has changed.
+  void find(const JaggedIds& batch, const Occasion& occasion);
 
   // Writes the pooled vectors, num_samples rows of width().
   void pool(std::span<float> vectors) const;
 
-  // Sums the gradient of the vectors per row and applies the optimizer, once per row.
+  // Sums the gradient of the vectors per row and applies the optimizer, once per row. Nothing may
+  // be evicted between find and apply.
   void apply(std::span<const float> grads, float lr);
 
  private:
@@ -76,17 +83,20 @@ class BatchLookup {
     std::size_t table;
     std::size_t first;  // in items_
     std::size_t last;
-    std::vector<Row> rows;             // the different rows that were found
-    std::vector<std::uint32_t> begin;  // by row, where its bags start in `bags`; one more at the end
+    std::vector<Row> rows;  // the different rows that were found
+    std::vector<std::uint32_t>
+        begin;  // by row, where its bags start in `bags`; one more at the end
     std::vector<std::uint32_t> bags;
     std::vector<std::uint32_t> row_of;  // by item; scratch
   };
 
   static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
 
-  void check_batch(const JaggedIds& batch) const;
+  void check_batch(const JaggedIds& batch, const Occasion& occasion) const;
   void scatter(const JaggedIds& batch);
-  void resolve(Partition& partition, const TrainingSights* sights);
+  void resolve(Partition& partition, const Occasion& occasion);
+  Row look_up(Table& table, const Item& item, Place place, const Occasion& occasion) const;
+  std::uint64_t num_evicted() const;
   void group(Partition& partition) const;
   void pool_samples(std::size_t first, std::size_t last, float* vectors) const;
   float scale_of(const LookupFeature& feature, std::size_t num_ids) const;
@@ -99,6 +109,7 @@ class BatchLookup {
   std::size_t dim_;
   std::size_t num_samples_ = 0;
   bool is_plain_ = true;  // all combiners are sums
+  std::uint64_t evicted_before_ = 0;
   std::vector<Stretch> stretches_;
   std::vector<std::uint32_t> counts_;  // by stretch and partition
   std::vector<Item> items_;

@@ -12,9 +12,9 @@ enum class InitialKind { kConstant, kUniform, kNormal, kTruncatedNormal };
 
 struct Initializer {
   InitialKind kind = InitialKind::kUniform;
-  double center = 0.0;      // of the distribution, or the constant itself
-  double scale = 0.01;      // half the width of a uniform one, else the standard deviation
-  std::uint64_t salt = 0;   // of seed and table
+  double center = 0.0;     // of the distribution, or the constant itself
+  double scale = 0.01;     // half the width of a uniform one, else the standard deviation
+  std::uint64_t salt = 0;  // of seed and table
 
   void fill(std::uint64_t id, std::span<float> weights) const;
 };

@@ -48,9 +48,9 @@ struct Bucket {
   Slab slab;
   Index index;  // unused where ids number the rows themselves
   Candidates candidates;
-  std::vector<std::uint32_t> free;  // numbers of rows that were evicted
+  std::vector<std::uint32_t> free;        // numbers of rows that were evicted
   std::vector<std::uint64_t> tombstones;  // ids evicted since the last snapshot
-  std::uint32_t num_used = 0;  // numbers given out so far
+  std::uint32_t num_used = 0;             // numbers given out so far
   std::size_t num_rows = 0;
   TableCounts counts;
 };
@@ -106,6 +106,9 @@ class Table {
 
   // Makes a row with first weights and state; the id must have none.
   Row create(std::uint64_t id, Place place);
+
+  // Forgets all rows and counters, without tombstones.
+  void clear();
 
   // Removes a row and leaves a tombstone.
   void evict(std::uint64_t id, Place place);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// All rows of a table as columns, for files and for Python.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fleetrec/table/table.h"
+
+namespace fleetrec {
+
+// Equal lengths; `weights` and `state` have the table's widths per row.
+struct RowColumns {
+  std::span<std::int64_t> ids;
+  std::span<float> weights;
+  std::span<float> state;
+  std::span<float> shows;
+  std::span<float> clicks;
+  std::span<std::uint32_t> last_seen;
+};
+
+// Every row there is, ordered by unsigned id: the same rows give the same list, whatever the order
+// they came in.
+std::vector<Row> sorted_rows(const Table& table);
+
+// Fills columns that are as long as `rows`.
+void copy_rows(const Table& table, std::span<const Row> rows, const RowColumns& columns);
+
+// Replaces all rows. Empty spans of state, shows, clicks or last_seen mean: as in a new row.
+// Throws std::invalid_argument for ids that occur twice or lie out of range.
+void replace_rows(Table& table, const RowColumns& columns);
+
+}  // namespace fleetrec
