@@ -220,12 +220,13 @@ Combiner to_combiner(const std::string& name) {
 using FeatureTuple = std::tuple<std::size_t, std::size_t, std::string>;
 
 void make_lookup(BatchLookup* self, std::vector<std::shared_ptr<Table>> tables,
-                 const std::vector<FeatureTuple>& features) {
+                 const std::vector<FeatureTuple>& features,
+                 const std::vector<std::size_t>& frozen) {
   std::vector<LookupFeature> wanted;
   for (const auto& [column, table, combiner] : features) {
     wanted.push_back({column, table, to_combiner(combiner)});
   }
-  new (self) BatchLookup(std::move(tables), std::move(wanted));
+  new (self) BatchLookup(std::move(tables), std::move(wanted), frozen);
 }
 
 void find(BatchLookup& lookup, const Ids& ids, const Ids& offsets, std::size_t num_samples,
@@ -262,7 +263,7 @@ nb::dict stats(Table& table) {
 
 void bind_lookup(nb::module_& module) {
   nb::class_<BatchLookup>(module, "BatchLookup", nb::is_final())
-      .def("__init__", &make_lookup, "tables"_a, "features"_a)
+      .def("__init__", &make_lookup, "tables"_a, "features"_a, "frozen"_a)
       .def("find", &find, "ids"_a.noconvert(), "offsets"_a.noconvert(), "num_samples"_a,
            nb::kw_only(), "training"_a, "now"_a = 0, "labels"_a.noconvert() = nb::none())
       .def(

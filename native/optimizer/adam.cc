@@ -8,8 +8,9 @@ namespace fleetrec {
 namespace {
 
 struct Step {
-  float beta1;
+  float new1;  // 1 - beta1, subtracted before it was rounded
   float beta2;
+  float new2;  // 1 - beta2
   float eps;
   float rate;          // learning rate over the correction of the first moment
   float inverse_root;  // one over the root of the correction of the second moment
@@ -18,8 +19,8 @@ struct Step {
 FLEETREC_SIMD void step(float* weights, float* first, float* second, const float* grad,
                         std::size_t dim, Step by) {
   for (std::size_t i = 0; i < dim; ++i) {
-    first[i] += (1.0f - by.beta1) * (grad[i] - first[i]);
-    second[i] = by.beta2 * second[i] + (1.0f - by.beta2) * grad[i] * grad[i];
+    first[i] += by.new1 * (grad[i] - first[i]);
+    second[i] = by.beta2 * second[i] + by.new2 * grad[i] * grad[i];
     weights[i] -= by.rate * first[i] / (std::sqrt(second[i]) * by.inverse_root + by.eps);
   }
 }
@@ -61,8 +62,9 @@ class Corrections {
 class Adam final : public RowOptimizer {
  public:
   Adam(std::span<const double> values, double weight_decay)
-      : beta1_(static_cast<float>(values[0])),
+      : new1_(static_cast<float>(1.0 - values[0])),
         beta2_(static_cast<float>(values[1])),
+        new2_(static_cast<float>(1.0 - values[1])),
         eps_(static_cast<float>(values[2])),
         weight_decay_(static_cast<float>(weight_decay)),
         corrections_(values[0], values[1]) {}
@@ -81,14 +83,15 @@ class Adam final : public RowOptimizer {
       for (float& weight : weights) weight *= 1.0f - lr * weight_decay_;
     }
     const Corrections::Pair correction = corrections_.at(num_steps);
-    step(
-        weights.data(), state.data(), state.data() + dim, grad.data(), dim,
-        {beta1_, beta2_, eps_, static_cast<float>(lr / correction.first), correction.inverse_root});
+    step(weights.data(), state.data(), state.data() + dim, grad.data(), dim,
+         {new1_, beta2_, new2_, eps_, static_cast<float>(lr / correction.first),
+          correction.inverse_root});
   }
 
  private:
-  float beta1_;
+  float new1_;
   float beta2_;
+  float new2_;
   float eps_;
   float weight_decay_;
   Corrections corrections_;

@@ -9,13 +9,14 @@ namespace {
 
 struct Rates {
   float alpha;
+  float rest;  // 1 - alpha, subtracted before it was rounded
   float eps;
 };
 
 FLEETREC_SIMD void step(float* weights, float* squares, const float* grad, std::size_t dim,
                         Rates rates, float lr) {
   for (std::size_t i = 0; i < dim; ++i) {
-    squares[i] = rates.alpha * squares[i] + (1.0f - rates.alpha) * grad[i] * grad[i];
+    squares[i] = rates.alpha * squares[i] + rates.rest * grad[i] * grad[i];
     weights[i] -= lr * grad[i] / (std::sqrt(squares[i]) + rates.eps);
   }
 }
@@ -23,7 +24,8 @@ FLEETREC_SIMD void step(float* weights, float* squares, const float* grad, std::
 class RmsProp final : public RowOptimizer {
  public:
   explicit RmsProp(std::span<const double> values)
-      : rates_{static_cast<float>(values[0]), static_cast<float>(values[1])} {}
+      : rates_{static_cast<float>(values[0]), static_cast<float>(1.0 - values[0]),
+               static_cast<float>(values[1])} {}
 
   std::size_t state_size(std::size_t dim) const override { return dim; }
 

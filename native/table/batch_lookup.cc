@@ -50,7 +50,8 @@ std::vector<std::unique_lock<std::mutex>> lock_all(
 }  // namespace
 
 BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
-                         std::vector<LookupFeature> features)
+                         std::vector<LookupFeature> features,
+                         const std::vector<std::size_t>& frozen)
     : tables_(std::move(tables)), features_(std::move(features)) {
   if (tables_.empty()) throw std::invalid_argument("a lookup needs a table");
   dim_ = tables_[0]->layout().dim;
@@ -62,6 +63,7 @@ BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
   partitions_.resize(tables_.size() * kPartitionsPerTable);
   for (std::size_t i = 0; i < partitions_.size(); ++i) {
     partitions_[i].table = i / kPartitionsPerTable;
+    partitions_[i].is_frozen = std::ranges::find(frozen, partitions_[i].table) != frozen.end();
   }
   for (const LookupFeature& feature : features_) {
     if (feature.table >= tables_.size()) throw std::invalid_argument("no such table");
@@ -265,6 +267,7 @@ void BatchLookup::apply(std::span<const float> grads, float lr) {
   if (num_evicted() != evicted_before_) throw std::logic_error("rows were evicted under a lookup");
   parallel_for(partitions_.size(), [&](std::size_t p) {
     const Partition& partition = partitions_[p];
+    if (partition.is_frozen) return;
     const Table& table = *tables_[partition.table];
     const std::size_t stride = table.layout().stride();
     std::vector<float> sum(dim_);

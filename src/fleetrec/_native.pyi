@@ -1,7 +1,7 @@
 """The native parts of FleetRec."""
 
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -107,3 +107,113 @@ class SlotParser:
             SlotTextError: At the first bad token. Within a line, a wrong number of dense values
                 comes after all bad tokens.
         """
+
+def optimizer_schema() -> dict[str, dict[str, float]]:
+    """Return the row optimizers by name, with their hyper-parameters and defaults."""
+
+@final
+class Table:
+    """Rows of one width, addressed by 64-bit ids; threads may share one."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        dim: int,
+        num_rows: int | None,
+        salt: int,
+        initial: tuple[str, float, float],
+        optimizer: str,
+        hyperparameters: dict[str, float],
+        guards: dict[str, float],
+        admission: tuple[str, float, float, float],
+    ) -> None:
+        """Make an empty table.
+
+        Args:
+            name: Of the table, for messages.
+            dim: Weights per row.
+            num_rows: If given, ids lie in [0, num_rows) and number the rows themselves.
+            salt: Tells the first weights of this table and seed from those of others.
+            initial: Kind (constant, uniform, normal, truncated_normal), center and scale of first
+                weights.
+            optimizer: One of ``optimizer_schema``.
+            hyperparameters: Those that differ from their defaults.
+            guards: Any of l2, clip_value, clip_norm, min_weight, max_weight.
+            admission: Kind (always, count, probability, score), its threshold, and the weights of
+                a show without and with a click in a score.
+
+        Raises:
+            ValueError: A name is unknown or a number impossible.
+        """
+
+    def __len__(self) -> int: ...
+    def pull(self, ids: npt.NDArray[np.int64], *, create: bool) -> npt.NDArray[np.float32]:
+        """Return one row per id; without ``create``, zeros where there is none."""
+
+    def push(
+        self, ids: npt.NDArray[np.int64], grads: npt.NDArray[np.float32], *, lr: float
+    ) -> None:
+        """Apply gradients, summed per id, to the rows that exist."""
+
+    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all rows ordered by unsigned id: ids, rows, state, shows, clicks, last_seen."""
+
+    def restore(
+        self,
+        *,
+        ids: npt.NDArray[np.int64],
+        rows: npt.NDArray[np.float32],
+        state: npt.NDArray[np.float32] | None = None,
+        shows: npt.NDArray[np.float32] | None = None,
+        clicks: npt.NDArray[np.float32] | None = None,
+        last_seen: npt.NDArray[np.uint32] | None = None,
+    ) -> None:
+        """Replace all rows; what is not given is as in a new row.
+
+        Raises:
+            ValueError: Shapes do not fit, or an id occurs twice or is out of range.
+        """
+
+    def stats(self) -> dict[str, int]:
+        """Return rows, candidates, bytes, created, evicted."""
+
+@final
+class BatchLookup:
+    """All lookups of one batch in tables of one width. Keeps its buffers from batch to batch."""
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        features: Sequence[tuple[int, int, str]],
+        frozen: Sequence[int],
+    ) -> None:
+        """Say what is looked up.
+
+        Args:
+            tables: Of equal width.
+            features: Column of the ids, number of the table, combiner (sum, mean, sqrtn).
+            frozen: Numbers of the tables that ``apply`` leaves alone.
+        """
+
+    def find(
+        self,
+        ids: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        num_samples: int,
+        *,
+        training: bool,
+        now: int = 0,
+        labels: npt.NDArray[np.float32] | None = None,
+    ) -> None:
+        """Find the rows of a batch; in training ids are counted and may get rows.
+
+        Raises:
+            IndexError: With (column, id) of one out of its table's range; nothing has changed.
+        """
+
+    def pool(self, vectors: npt.NDArray[np.float32]) -> None:
+        """Write the pooled vectors, one row per sample."""
+
+    def apply(self, grads: npt.NDArray[np.float32], *, lr: float) -> None:
+        """Sum the gradient of the vectors per row and let the optimizer move the rows."""

@@ -4,9 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrec.embedding.memory_store import MemoryStore
-from fleetrec.embedding.row_optimizer import row_optimizer
-from fleetrec.embedding.table import Initializer, TableConfig
+from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.table import Initializer, RowOptimizer, TableConfig
+from reference.row_optimizer import OPTIMIZERS
 from reference.store import ReferenceStore
 
 DIM = 2
@@ -53,9 +53,9 @@ class Driver:
         return rows, self._store.snapshot(), len(self._store)
 
 
-@given(tables, st.sampled_from(["sgd", "adagrad", "adam"]), st.lists(operation, max_size=12))
+@given(tables, st.sampled_from(sorted(OPTIMIZERS)), st.lists(operation, max_size=12))
 def test_both_stores_show_the_same_after_every_operation(table, optimizer, operations):
-    fast = Driver(MemoryStore(table, row_optimizer(optimizer), seed=3))
+    fast = Driver(NativeStore(table, RowOptimizer(name=optimizer), seed=3))
     slow = Driver(ReferenceStore(table, optimizer, seed=3))
     for verb, what, how in operations:
         rows, snapshot, length = fast.apply(verb, what, how)

@@ -1,128 +1,109 @@
 """From the ids of a batch to pooled vectors, and from their gradient back to the rows."""
 
-# Shape suffixes: B samples, F features of a group, N ids, U unique ids, D width of a row.
+# Shape suffixes: B samples, E all vectors of a group side by side.
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
 
+from fleetrec._native import BatchLookup
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import DataError
-from fleetrec.core.jagged import Jagged
-from fleetrec.embedding.collection import Combiner, EmbeddedFeature, EmbeddingCollection
-from fleetrec.embedding.store import Store
-from fleetrec.embedding.table import TableConfig
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Pooling:
-    """How the rows of one table went into the vectors of one group."""
-
-    table: str
-    group: str
-    unique_U: Tensor
-    inverse_N: Tensor
-    bags_N: Tensor
-    weights_N: Tensor | None
+from fleetrec.core.jagged import KeyedJagged
+from fleetrec.embedding.collection import EmbeddingCollection
+from fleetrec.embedding.native_store import NativeStore
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LookedUp:
-    """The vectors of one batch and what is needed to give their gradient back."""
+    """The vectors of one batch by group, and the native lookups that take their gradient back."""
 
     vectors: Mapping[str, Tensor]
-    poolings: Sequence[_Pooling]
+    lookups: Mapping[str, BatchLookup]
 
 
 class Lookup:
-    """Binds the embeddings of a model to the stores that hold the rows."""
+    """Binds the embeddings of a model to the tables that hold the rows."""
 
-    def __init__(self, collection: EmbeddingCollection, stores: Mapping[str, Store]) -> None:
+    def __init__(
+        self,
+        collection: EmbeddingCollection,
+        stores: Mapping[str, NativeStore],
+        *,
+        frozen: Collection[str] = (),
+    ) -> None:
         self._collection = collection
         self._stores = stores
+        self._frozen = frozenset(frozen)
+        self._names: tuple[str, ...] = ()
+        # They keep large buffers from batch to batch; one is taken while its batch is in flight.
+        self._idle: dict[str, list[BatchLookup]] = {}
 
     def pull(self, batch: Batch, *, training: bool) -> LookedUp:
-        """Look up and pool; in training new rows are created and gradients are recorded."""
+        """Look up and pool; in training new rows are created and a gradient is to come."""
+        self._see_names(batch.ids)
         vectors: dict[str, Tensor] = {}
-        poolings: list[_Pooling] = []
+        lookups: dict[str, BatchLookup] = {}
         for group, features in self._collection.groups.items():
-            dim = self._collection.group_dim(group)
-            pooled_RD = torch.zeros(batch.num_samples * len(features), dim)
-            for table in dict.fromkeys(feature.table for feature in features):
-                pooling = self._pooling(batch, group, table)
-                rows_UD = self._stores[table].pull(pooling.unique_U, create=training)
-                rows_ND = rows_UD[pooling.inverse_N]
-                if pooling.weights_N is not None:
-                    rows_ND = rows_ND * pooling.weights_N[:, None]
-                pooled_RD.index_add_(0, pooling.bags_N, rows_ND)
-                poolings.append(pooling)
-            vectors[group] = pooled_RD.view(batch.num_samples, -1).requires_grad_(training)
-        return LookedUp(vectors=vectors, poolings=poolings)
+            lookup = self._idle[group].pop() if self._idle[group] else self._new_lookup(group)
+            self._find(lookup, batch.ids, training=training)
+            width = len(features) * self._collection.group_dim(group)
+            vectors_BE = torch.empty(batch.num_samples, width)
+            lookup.pool(vectors_BE.numpy())
+            vectors[group] = vectors_BE.requires_grad_(training)
+            lookups[group] = lookup
+        looked_up = LookedUp(vectors=vectors, lookups=lookups)
+        if not training:
+            self._release(looked_up)
+        return looked_up
 
-    def push(self, looked_up: LookedUp, *, lr: float, frozen: frozenset[str] = frozenset()) -> None:
-        """Sum the gradient of the vectors per id and apply it, except in ``frozen`` tables."""
-        for pooling in looked_up.poolings:
-            grad_BE = looked_up.vectors[pooling.group].grad
-            if grad_BE is None or pooling.table in frozen:
-                continue
-            dim = self._collection.group_dim(pooling.group)
-            grads_ND = grad_BE.reshape(-1, dim)[pooling.bags_N]
-            if pooling.weights_N is not None:
-                grads_ND = grads_ND * pooling.weights_N[:, None]
-            grads_UD = torch.zeros(len(pooling.unique_U), dim)
-            grads_UD.index_add_(0, pooling.inverse_N, grads_ND)
-            self._stores[pooling.table].push(pooling.unique_U, grads_UD, lr=lr)
+    def push(self, looked_up: LookedUp, *, lr: float) -> None:
+        """Sum the gradient of the vectors per row and apply it."""
+        for group, lookup in looked_up.lookups.items():
+            grad_BE = looked_up.vectors[group].grad
+            if grad_BE is not None:
+                lookup.apply(grad_BE.contiguous().numpy(), lr=lr)
+        self._release(looked_up)
 
-    def _pooling(self, batch: Batch, group: str, table: str) -> _Pooling:
-        features = self._collection.groups[group]
-        ids, bags, weights = [], [], []
-        for place, feature in enumerate(features):
-            if feature.table != table:
-                continue
-            jagged = _ids_of(batch, feature)
-            _check_range(jagged, feature, self._collection.tables[table])
-            samples_B = torch.arange(batch.num_samples)
-            lengths_B = jagged.lengths()
-            ids.append(jagged.values)
-            bags.append((samples_B * len(features) + place).repeat_interleave(lengths_B))
-            weights.append(_weights(feature.combiner, lengths_B))
-        unique_U, inverse_N = torch.unique(torch.cat(ids), return_inverse=True)
-        plain = all(w is None for w in weights)
-        filled = [torch.ones(len(i)) if w is None else w for i, w in zip(ids, weights, strict=True)]
-        return _Pooling(
-            table=table,
-            group=group,
-            unique_U=unique_U,
-            inverse_N=inverse_N,
-            bags_N=torch.cat(bags),
-            weights_N=None if plain else torch.cat(filled),
-        )
+    def _release(self, looked_up: LookedUp) -> None:
+        for group, lookup in looked_up.lookups.items():
+            self._idle[group].append(lookup)
 
+    def _find(self, lookup: BatchLookup, ids: KeyedJagged, *, training: bool) -> None:
+        try:
+            lookup.find(
+                ids.values_N.numpy(), ids.offsets.numpy(), ids.num_samples, training=training
+            )
+        except IndexError as error:
+            column, bad_id = error.args
+            raise DataError(self._out_of_range(ids.names[column], bad_id)) from None
 
-def _ids_of(batch: Batch, feature: EmbeddedFeature) -> Jagged:
-    if feature.feature not in batch.ids:
-        raise DataError(f"the model looks up {feature.feature!r}; the data has {list(batch.ids)}")
-    return batch.ids[feature.feature]
-
-
-def _check_range(jagged: Jagged, feature: EmbeddedFeature, table: TableConfig) -> None:
-    if table.num_rows is None:
-        return
-    ids = jagged.values
-    bad = ids[(ids < 0) | (ids >= table.num_rows)]
-    if len(bad):
-        raise DataError(
-            f"slot {feature.feature!r}: id {int(bad[0]) % 2**64} is outside [0, {table.num_rows}); "
-            f"raise sparse_feature_number, or let table {table.name!r} grow with "
+    def _out_of_range(self, name: str, bad_id: int) -> str:
+        tables = {f.feature: self._collection.tables[f.table] for f in self._collection.features}
+        table = tables[name]
+        return (
+            f"slot {name!r}: id {bad_id} is outside [0, {table.num_rows}); raise "
+            f"sparse_feature_number, or let table {table.name!r} grow with "
             "distributed_embedding: 1"
         )
 
+    def _see_names(self, ids: KeyedJagged) -> None:
+        """Learn in which columns the features come; they are the same in every batch of a run."""
+        if ids.names == self._names and self._idle:
+            return
+        missing = [f.feature for f in self._collection.features if f.feature not in ids]
+        if missing:
+            raise DataError(f"the model looks up {missing}; the data has {list(ids)}")
+        self._names = ids.names
+        self._idle = {group: [] for group in self._collection.groups}
 
-def _weights(combiner: Combiner, lengths_B: Tensor) -> Tensor | None:
-    """Return what each id of a list counts, or None if all count 1."""
-    if combiner == "sum":
-        return None
-    counts_N = lengths_B.repeat_interleave(lengths_B).to(torch.float32)
-    return 1.0 / (counts_N.sqrt() if combiner == "sqrtn" else counts_N)
+    def _new_lookup(self, group: str) -> BatchLookup:
+        features = self._collection.groups[group]
+        tables = list(dict.fromkeys(feature.table for feature in features))
+        return BatchLookup(
+            [self._stores[name].table for name in tables],
+            [(self._names.index(f.feature), tables.index(f.table), f.combiner) for f in features],
+            [tables.index(name) for name in tables if name in self._frozen],
+        )

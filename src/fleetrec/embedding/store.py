@@ -16,7 +16,7 @@ class Store(Protocol):
         ...
 
     def pull(self, ids_N: Tensor, *, create: bool) -> Tensor:
-        """Return rows_ND of unique ids.
+        """Return rows_ND.
 
         Rows that are missing are created, or without ``create`` (evaluation) are zeros and
         nothing is stored.
@@ -24,7 +24,7 @@ class Store(Protocol):
         ...
 
     def push(self, ids_N: Tensor, grads_ND: Tensor, *, lr: float) -> None:
-        """Apply one summed gradient per unique id; every id must have been pulled before."""
+        """Apply gradients, summed per id; one of an id that has no row is dropped."""
         ...
 
     def snapshot(self) -> dict[str, Tensor]:

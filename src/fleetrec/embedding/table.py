@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 
@@ -9,8 +10,34 @@ from typing import Literal
 class Initializer:
     """How a new row looks: a pure function of (seed, table, id), whoever meets the id first."""
 
-    kind: Literal["uniform", "normal"] = "uniform"
-    scale: float = 0.01
+    kind: Literal["constant", "uniform", "normal", "truncated_normal"] = "uniform"
+    scale: float = 0.01  # half the width of a uniform one, else the standard deviation
+    center: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RowOptimizer:
+    """How rows move: a native optimizer, what differs from its defaults, and its guards.
+
+    Guards are l2, clip_value, clip_norm, min_weight and max_weight.
+    """
+
+    name: str = "adam"
+    hyperparameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    guards: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Which ids get a row: always, from ``threshold`` sights on, by chance, or by score.
+
+    The score of an id is show_weight for every sight without a click, click_weight with one.
+    """
+
+    kind: Literal["always", "count", "probability", "score"] = "always"
+    threshold: float = 1.0
+    show_weight: float = 0.1
+    click_weight: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +52,7 @@ class TableConfig:
     dim: int
     num_rows: int | None = None
     initializer: Initializer = Initializer()
+    admission: Admission = Admission()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w.-]*", self.name):

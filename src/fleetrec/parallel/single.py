@@ -9,8 +9,8 @@ from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.embedding.lookup import LookedUp, Lookup
-from fleetrec.embedding.memory_store import MemoryStore
-from fleetrec.embedding.row_optimizer import row_optimizer
+from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
 from fleetrec.optim.dense import dense_optimizer
 from fleetrec.parallel.strategy import State, Step
@@ -33,12 +33,11 @@ class SingleStrategy:
         self._device = device
         self._lr = optimizer.lr
         self._tables = collection.tables
-        rows = row_optimizer(optimizer.name)
         self._stores = {
-            name: MemoryStore(table, rows, seed=seed) for name, table in collection.tables.items()
+            name: NativeStore(table, RowOptimizer(name=optimizer.name), seed=seed)
+            for name, table in collection.tables.items()
         }
-        self._lookup = Lookup(collection, self._stores)
-        self._frozen_tables = self._freeze(frozen)
+        self._lookup = Lookup(collection, self._stores, frozen=self._freeze(frozen))
         self._parameters = dict(model.named_parameters())
         trained = [p for p in self._parameters.values() if p.requires_grad]
         self._optimizer = dense_optimizer(trained, optimizer) if trained else None
@@ -55,7 +54,7 @@ class SingleStrategy:
         loss.backward()  # type: ignore[no-untyped-call]
         if self._optimizer is not None:
             self._optimizer.step()
-        self._lookup.push(looked_up, lr=self._lr, frozen=self._frozen_tables)
+        self._lookup.push(looked_up, lr=self._lr)
         detached = {name: value.detach() for name, value in outputs.items()}
         return Step(outputs=detached, loss=loss.detach())
 

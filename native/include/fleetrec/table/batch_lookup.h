@@ -52,7 +52,9 @@ struct IdOutOfRange {
 // does not depend on the number of threads, and no row needs a lock.
 class BatchLookup {
  public:
-  BatchLookup(std::vector<std::shared_ptr<Table>> tables, std::vector<LookupFeature> features);
+  // Tables numbered in `frozen` are read and never changed by `apply`.
+  BatchLookup(std::vector<std::shared_ptr<Table>> tables, std::vector<LookupFeature> features,
+              const std::vector<std::size_t>& frozen = {});
 
   std::size_t dim() const { return dim_; }
   std::size_t width() const { return features_.size() * dim_; }
@@ -81,6 +83,7 @@ class BatchLookup {
   };
   struct Partition {
     std::size_t table;
+    bool is_frozen = false;
     std::size_t first;  // in items_
     std::size_t last;
     std::vector<Row> rows;  // the different rows that were found
