@@ -9,10 +9,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "bindings.h"
 #include "fleetrec/table/batch_lookup.h"
+#include "fleetrec/table/evict.h"
 #include "fleetrec/table/rows.h"
 
 namespace nb = nanobind;
@@ -141,13 +143,16 @@ struct Column {
 };
 
 struct Snapshot {
-  Snapshot(const Table& table, std::size_t size)
+  Snapshot(const Table& table, std::size_t size, std::size_t num_candidates)
       : ids(size),
         rows(size, table.layout().dim),
         state(size, table.layout().state_size),
         shows(size),
         clicks(size),
-        last_seen(size) {}
+        last_seen(size),
+        candidate_ids(num_candidates),
+        candidate_last_seen(num_candidates),
+        candidate_counts(num_candidates) {}
 
   Column<std::int64_t> ids;
   Column<float> rows;
@@ -155,13 +160,20 @@ struct Snapshot {
   Column<float> shows;
   Column<float> clicks;
   Column<std::uint32_t> last_seen;
+  Column<std::int64_t> candidate_ids;
+  Column<std::uint32_t> candidate_last_seen;
+  Column<std::uint32_t> candidate_counts;
 };
 
 Snapshot take_snapshot(Table& table) {
   const nb::gil_scoped_release released;
   const std::lock_guard lock(table.mutex());
   const std::vector<Row> rows = sorted_rows(table);
-  Snapshot taken(table, rows.size());
+  const std::vector<Candidate> candidates = sorted_candidates(table);
+  Snapshot taken(table, rows.size(), candidates.size());
+  copy_candidates(candidates, {.ids = taken.candidate_ids.span(),
+                               .last_seen = taken.candidate_last_seen.span(),
+                               .counts = taken.candidate_counts.span()});
   copy_rows(table, rows,
             {.ids = taken.ids.span(),
              .weights = taken.rows.span(),
@@ -181,6 +193,9 @@ nb::dict snapshot(Table& table) {
   columns["shows"] = taken.shows.release(1);
   columns["clicks"] = taken.clicks.release(1);
   columns["last_seen"] = taken.last_seen.release(1);
+  columns["candidate_ids"] = taken.candidate_ids.release(1);
+  columns["candidate_last_seen"] = taken.candidate_last_seen.release(1);
+  columns["candidate_counts"] = taken.candidate_counts.release(1);
   return columns;
 }
 
@@ -208,6 +223,19 @@ void restore(Table& table, const Ids& ids, const Matrix& rows, const std::option
                        .shows = optional_span(shows),
                        .clicks = optional_span(clicks),
                        .last_seen = optional_span(last_seen)});
+}
+
+void restore_candidates(Table& table, const Ids& ids,
+                        const Array<const std::uint32_t, nb::ndim<1>>& last_seen,
+                        const Array<const std::uint32_t, nb::ndim<1>>& counts) {
+  if (last_seen.size() != ids.size() || counts.size() != ids.size()) {
+    throw std::invalid_argument("the columns of candidates have different lengths");
+  }
+  const nb::gil_scoped_release released;
+  const std::lock_guard lock(table.mutex());
+  add_candidates(table, {.ids = {const_cast<std::int64_t*>(ids.data()), ids.size()},
+                         .last_seen = {const_cast<std::uint32_t*>(last_seen.data()), ids.size()},
+                         .counts = {const_cast<std::uint32_t*>(counts.data()), ids.size()}});
 }
 
 Combiner to_combiner(const std::string& name) {
@@ -248,6 +276,50 @@ nb::dict optimizer_schema() {
     schema[nb::str(info.name.data(), info.name.size())] = parameters;
   }
   return schema;
+}
+
+nb::object to_ids(const std::vector<std::uint64_t>& ids) {
+  Column<std::int64_t> column(ids.size());
+  std::ranges::transform(ids, column.span().begin(),
+                         [](std::uint64_t id) { return static_cast<std::int64_t>(id); });
+  return column.release(1);
+}
+
+void bind_eviction(nb::class_<Table>& table) {
+  table
+      .def(
+          "evict_unseen",
+          [](Table& self, std::uint32_t before) {
+            std::vector<std::uint64_t> removed;
+            {
+              const nb::gil_scoped_release released;
+              removed = evict_unseen(self, before);
+            }
+            return to_ids(removed);
+          },
+          nb::kw_only(), "before"_a)
+      .def(
+          "evict_low_scores",
+          [](Table& self, double decay, double threshold, double show_weight, double click_weight) {
+            std::vector<std::uint64_t> removed;
+            {
+              const nb::gil_scoped_release released;
+              removed = evict_low_scores(self, {decay, threshold, show_weight, click_weight});
+            }
+            return to_ids(removed);
+          },
+          nb::kw_only(), "decay"_a, "threshold"_a, "show_weight"_a, "click_weight"_a)
+      .def(
+          "evict_beyond",
+          [](Table& self, std::size_t capacity) {
+            std::vector<std::uint64_t> removed;
+            {
+              const nb::gil_scoped_release released;
+              removed = evict_beyond(self, capacity);
+            }
+            return to_ids(removed);
+          },
+          nb::kw_only(), "capacity"_a);
 }
 
 nb::dict stats(Table& table) {
@@ -294,7 +366,8 @@ void bind_table(nb::module_& module) {
     }
   });
   module.def("optimizer_schema", &optimizer_schema);
-  nb::class_<Table>(module, "Table", nb::is_final())
+  nb::class_<Table> table(module, "Table", nb::is_final());
+  table
       .def(nb::new_(&make_table), nb::kw_only(), "name"_a, "dim"_a, "num_rows"_a.none(), "salt"_a,
            "initial"_a, "optimizer"_a, "hyperparameters"_a, "guards"_a, "admission"_a)
       .def("__len__", &Table::size)
@@ -304,7 +377,10 @@ void bind_table(nb::module_& module) {
       .def("restore", &restore, nb::kw_only(), "ids"_a.noconvert(), "rows"_a.noconvert(),
            "state"_a.noconvert() = nb::none(), "shows"_a.noconvert() = nb::none(),
            "clicks"_a.noconvert() = nb::none(), "last_seen"_a.noconvert() = nb::none())
+      .def("restore_candidates", &restore_candidates, nb::kw_only(), "ids"_a.noconvert(),
+           "last_seen"_a.noconvert(), "counts"_a.noconvert())
       .def("stats", &stats);
+  bind_eviction(table);
   bind_lookup(module);
 }
 

@@ -34,10 +34,21 @@ AdmissionKind admission_kind(const std::string& name) {
   throw std::invalid_argument("no admission is called '" + name + "'");
 }
 
+void Candidates::make_room() {
+  if ((size_ + 1) * 4 <= entries_.size() * 3) return;
+  rebuild(std::max<std::size_t>(entries_.size() * 2, 4), 0);
+}
+
+void Candidates::put(const Candidate& candidate, std::uint32_t tag) {
+  make_room();
+  Candidate& entry = entries_[find(candidate.id, tag)];
+  if (entry.show == 0) ++size_;
+  entry = candidate;
+}
+
 const Candidate& Candidates::count(std::uint64_t id, std::uint32_t tag, std::uint32_t now,
                                    bool is_click) {
-  if ((size_ + 1) * 4 > entries_.size() * 3)
-    rebuild(std::max<std::size_t>(entries_.size() * 2, 4), 0);
+  make_room();
   Candidate& candidate = entries_[find(id, tag)];
   if (candidate.show == 0) {
     candidate.id = id;

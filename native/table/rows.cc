@@ -2,6 +2,7 @@
 #include "fleetrec/table/rows.h"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 #include "fleetrec/parallel.h"
@@ -39,6 +40,37 @@ void copy_rows(const Table& table, std::span<const Row> rows, const RowColumns& 
                         columns.state.begin() + static_cast<std::ptrdiff_t>(i * state.size()));
     }
   });
+}
+
+std::vector<Candidate> sorted_candidates(const Table& table) {
+  std::vector<Candidate> all;
+  all.reserve(table.num_candidates());
+  for (const Bucket& bucket : table.buckets()) {
+    std::ranges::copy_if(bucket.candidates.entries(), std::back_inserter(all),
+                         [](const Candidate& candidate) { return candidate.show != 0; });
+  }
+  std::ranges::sort(all, {}, &Candidate::id);
+  return all;
+}
+
+void copy_candidates(std::span<const Candidate> candidates, const CandidateColumns& columns) {
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    columns.ids[i] = static_cast<std::int64_t>(candidates[i].id);
+    columns.last_seen[i] = candidates[i].last_seen;
+    columns.counts[i] = candidates[i].show | (std::uint32_t{candidates[i].click} << 16);
+  }
+}
+
+void add_candidates(Table& table, const CandidateColumns& columns) {
+  for (std::size_t i = 0; i < columns.ids.size(); ++i) {
+    const auto id = static_cast<std::uint64_t>(columns.ids[i]);
+    const auto show = static_cast<std::uint16_t>(columns.counts[i]);
+    if (show == 0) throw std::invalid_argument("a counter must have counted something");
+    const Place place = table.place(id);
+    table.buckets()[place.bucket].candidates.put(
+        {id, columns.last_seen[i], show, static_cast<std::uint16_t>(columns.counts[i] >> 16)},
+        place.tag);
+  }
 }
 
 void replace_rows(Table& table, const RowColumns& columns) {

@@ -157,7 +157,11 @@ class Table:
         """Apply gradients, summed per id, to the rows that exist."""
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all rows ordered by unsigned id: ids, rows, state, shows, clicks, last_seen."""
+        """Return all rows and counters, each ordered by unsigned id.
+
+        Rows are ids, rows, state, shows, clicks, last_seen; counters of ids without a row are
+        candidate_ids, candidate_last_seen, candidate_counts (shows, plus clicks times 65536).
+        """
 
     def restore(
         self,
@@ -174,6 +178,26 @@ class Table:
         Raises:
             ValueError: Shapes do not fit, or an id occurs twice or is out of range.
         """
+
+    def restore_candidates(
+        self,
+        *,
+        ids: npt.NDArray[np.int64],
+        last_seen: npt.NDArray[np.uint32],
+        counts: npt.NDArray[np.uint32],
+    ) -> None:
+        """Add counters of ids that have no row."""
+
+    def evict_unseen(self, *, before: int) -> npt.NDArray[np.int64]:
+        """Remove rows and counters last seen before an event time; return the ids of the rows."""
+
+    def evict_low_scores(
+        self, *, decay: float, threshold: float, show_weight: float, click_weight: float
+    ) -> npt.NDArray[np.int64]:
+        """Fade shows and clicks, then remove rows that score too little; return their ids."""
+
+    def evict_beyond(self, *, capacity: int) -> npt.NDArray[np.int64]:
+        """Remove the rows seen longest ago until ``capacity`` are left; return their ids."""
 
     def stats(self) -> dict[str, int]:
         """Return rows, candidates, bytes, created, evicted."""

@@ -190,3 +190,22 @@ def test_changed_data_is_not_resumed(config, monkeypatch):
     ):
         run(config, resume=True)
     assert Path("steps/epoch_0_batch_29").is_dir()
+
+
+def test_a_growing_table_is_resumed_exactly(config, tmp_path, monkeypatch):
+    growing = (
+        "hyper_parameters.distributed_embedding=1",
+        "hyper_parameters.admission={kind: score, threshold: 1.2, show_weight: 0.3}",
+        "hyper_parameters.eviction={max_unseen_days: 1, min_score: 1, decay: 0.7, max_rows: 40}",
+    )
+    with monkeypatch.context() as context:
+        stop_after(130, context)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, *growing)
+    run(config, *growing, resume=True)
+    resumed = tensors_of(Path("ckpt/2"))
+    place = tmp_path / "unbroken"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    run(config, *growing)
+    assert resumed == tensors_of(Path("ckpt/2"))

@@ -418,3 +418,18 @@ def test_a_label_among_the_dense_slots_is_no_feed(job):
     run(write_job(job, Path("config.yaml")), "runner.train.save_inference_path=inf")
     manifest = json.loads(Path("inf/1/MANIFEST.json").read_text())
     assert [feed["name"] for feed in manifest["feeds"]] == ["dense_feature", "1", "2", "3"]
+
+
+def test_a_growing_table_shows_what_comes_and_goes(job, capsys):
+    run(
+        write_job(job, Path("config.yaml")),
+        "hyper_parameters.distributed_embedding=1",
+        "hyper_parameters.admission={kind: count, threshold: 2}",
+        "hyper_parameters.eviction={max_rows: 20}",
+        "runner.train.print_interval=2",
+    )
+    stats = passes(f"{Path.cwd().name}.train")[-1]["tables"]["SparseFeatFactors"]
+    assert stats["rows"] == 20
+    assert stats["created"] - stats["evicted"] == 20
+    counts = f"{stats['created']} made, {stats['evicted']} evicted"
+    assert f"SparseFeatFactors: 20 rows ({counts}" in capsys.readouterr().out

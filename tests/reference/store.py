@@ -60,6 +60,9 @@ class ReferenceStore:
             "shows": torch.tensor([row.show for row in rows], dtype=torch.float32),
             "clicks": torch.zeros(size),
             "last_seen": torch.zeros(size, dtype=torch.uint32),
+            "candidate_ids": torch.zeros(0, dtype=torch.int64),
+            "candidate_last_seen": torch.zeros(0, dtype=torch.uint32),
+            "candidate_counts": torch.zeros(0, dtype=torch.uint32),
         }
 
     def restore(self, tensors):

@@ -27,14 +27,16 @@ class Batch:
     """Some samples: id lists and dense tensors by feature name, and where reading stands.
 
     ``embedded`` is filled before a model sees the batch: the vectors that its embeddings
-    asked for, by embedding group.
+    asked for, by embedding group. ``event_time`` is when the samples happened, in seconds.
     """
 
     ids: KeyedJagged
     dense: Mapping[str, Tensor]
     cursor: Cursor
     progress: float = 0.0
+    event_time: int = 0
     embedded: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
+    _labels: dict[str, Tensor] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property
     def num_samples(self) -> int:
@@ -43,6 +45,11 @@ class Batch:
 
     def label(self, name: str) -> Tensor:
         """Return labels_B of a feature that has exactly one value per sample."""
+        if name not in self._labels:  # loss and metrics both ask
+            self._labels[name] = self._find_label(name)
+        return self._labels[name]
+
+    def _find_label(self, name: str) -> Tensor:
         if name in self.dense:
             labels = self.dense[name]
             one_each = labels[0].numel() == 1
@@ -67,4 +74,5 @@ class Batch:
             self,
             ids=self.ids.to(device),
             dense={name: value.to(device) for name, value in self.dense.items()},
+            _labels={},
         )

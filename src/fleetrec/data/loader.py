@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -11,6 +12,7 @@ from typing import Self
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
+from fleetrec.core.event_time import event_time_of
 from fleetrec.data.files import DataFile, list_files, shuffled_files
 from fleetrec.data.lines import LineBatch, line_batches
 from fleetrec.data.slot_text import ParsedBatch, SlotReport, SlotTextDecoder
@@ -39,9 +41,8 @@ class Loader:
         lines = line_batches(
             self._order(epoch), batch_size=self._options.batch_size, start=start or Cursor()
         )
-        with _Prefetcher(
-            lines, self._decoder.decode, num_threads=self._options.thread_num
-        ) as parsed:
+        decode = functools.partial(self._decoder.decode, event_time=event_time_of(epoch))
+        with _Prefetcher(lines, decode, num_threads=self._options.thread_num) as parsed:
             yield self._counted(parsed)
 
     def _order(self, epoch: int) -> tuple[DataFile, ...]:

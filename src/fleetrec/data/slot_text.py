@@ -111,7 +111,7 @@ class SlotTextDecoder:
         """Return what the batches hold."""
         return Inputs(sparse=self._sparse, dense=self._shapes)
 
-    def decode(self, lines: LineBatch) -> ParsedBatch:
+    def decode(self, lines: LineBatch, *, event_time: int = 0) -> ParsedBatch:
         """Return the batch, or raise a DataError that names file, line and token."""
         try:
             parsed = self._parser.parse([segment.text for segment in lines.segments])
@@ -131,6 +131,7 @@ class SlotTextDecoder:
             },
             cursor=lines.cursor,
             progress=lines.progress,
+            event_time=event_time,
         )
         return ParsedBatch(batch=batch, slots=parsed)
 

@@ -41,14 +41,17 @@ class Lookup:
         # They keep large buffers from batch to batch; one is taken while its batch is in flight.
         self._idle: dict[str, list[BatchLookup]] = {}
 
-    def pull(self, batch: Batch, *, training: bool) -> LookedUp:
-        """Look up and pool; in training new rows are created and a gradient is to come."""
+    def pull(self, batch: Batch, *, training: bool, labels_B: Tensor | None = None) -> LookedUp:
+        """Look up and pool; in training new rows are created and a gradient is to come.
+
+        ``labels_B`` tell clicks from shows, where a table wants to know.
+        """
         self._see_names(batch.ids)
         vectors: dict[str, Tensor] = {}
         lookups: dict[str, BatchLookup] = {}
         for group, features in self._collection.groups.items():
             lookup = self._idle[group].pop() if self._idle[group] else self._new_lookup(group)
-            self._find(lookup, batch.ids, training=training)
+            self._find(lookup, batch, training=training, labels_B=labels_B)
             width = len(features) * self._collection.group_dim(group)
             vectors_BE = torch.empty(batch.num_samples, width)
             lookup.pool(vectors_BE.numpy())
@@ -71,10 +74,18 @@ class Lookup:
         for group, lookup in looked_up.lookups.items():
             self._idle[group].append(lookup)
 
-    def _find(self, lookup: BatchLookup, ids: KeyedJagged, *, training: bool) -> None:
+    def _find(
+        self, lookup: BatchLookup, batch: Batch, *, training: bool, labels_B: Tensor | None
+    ) -> None:
+        ids = batch.ids
         try:
             lookup.find(
-                ids.values_N.numpy(), ids.offsets.numpy(), ids.num_samples, training=training
+                ids.values_N.numpy(),
+                ids.offsets.numpy(),
+                ids.num_samples,
+                training=training,
+                now=batch.event_time,
+                labels=None if labels_B is None else labels_B.numpy(),
             )
         except IndexError as error:
             column, bad_id = error.args

@@ -41,6 +41,23 @@ class Admission:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """Which rows are given up after a pass over the data; None switches a rule off.
+
+    ``max_unseen_days`` counts event time. ``min_score`` is compared with the score of an id (as in
+    Admission) after its shows and clicks have been multiplied by ``decay``. ``max_rows`` keeps
+    those seen last.
+    """
+
+    max_unseen_days: int | None = None
+    min_score: float | None = None
+    decay: float = 1.0
+    show_weight: float = 0.1
+    click_weight: float = 1.0
+    max_rows: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableConfig:
     """A table of rows of width ``dim``.
 
@@ -53,6 +70,12 @@ class TableConfig:
     num_rows: int | None = None
     initializer: Initializer = Initializer()
     admission: Admission = Admission()
+    eviction: Eviction = Eviction()
+
+    @property
+    def counts_clicks(self) -> bool:
+        """Whether clicks decide about rows of this table."""
+        return self.admission.kind == "score" or self.eviction.min_score is not None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w.-]*", self.name):

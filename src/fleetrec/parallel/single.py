@@ -33,6 +33,7 @@ class SingleStrategy:
         self._device = device
         self._lr = optimizer.lr
         self._tables = collection.tables
+        self._counts_clicks = any(table.counts_clicks for table in collection.tables.values())
         self._stores = {
             name: NativeStore(table, RowOptimizer(name=optimizer.name), seed=seed)
             for name, table in collection.tables.items()
@@ -45,7 +46,8 @@ class SingleStrategy:
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch."""
         self._model.train()
-        looked_up = self._lookup.pull(batch, training=True)
+        labels_B = batch.label(self._model.tasks[0].label) if self._counts_clicks else None
+        looked_up = self._lookup.pull(batch, training=True, labels_B=labels_B)
         batch = self._on_device(batch, looked_up)
         outputs = self._model(batch)
         loss = self._model.loss(outputs, batch)
@@ -65,6 +67,16 @@ class SingleStrategy:
         batch = self._on_device(batch, self._lookup.pull(batch, training=False))
         outputs = self._model(batch)
         return Step(outputs=outputs, loss=self._model.loss(outputs, batch))
+
+    def end_pass(self, *, event_time: int) -> None:
+        """Give up rows by the rules of their tables."""
+        for store in self._stores.values():
+            store.evict(now=event_time)
+
+    def table_stats(self) -> dict[str, dict[str, int]]:
+        """Return rows, candidates, bytes, created and evicted of every growing table."""
+        growing = [name for name, table in self._tables.items() if table.num_rows is None]
+        return {name: self._stores[name].table.stats() for name in growing}
 
     def state(self) -> State:
         """Return weights, optimizer state and tables."""

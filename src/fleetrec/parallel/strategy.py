@@ -32,6 +32,14 @@ class Strategy(Protocol):
         """Return outputs and loss without learning; creates no rows."""
         ...
 
+    def end_pass(self, *, event_time: int) -> None:
+        """Do what is due after a pass over the data: rows that are not wanted any more go."""
+        ...
+
+    def table_stats(self) -> dict[str, dict[str, int]]:
+        """Return rows, candidates, bytes, created and evicted of every growing table."""
+        ...
+
     def state(self) -> State:
         """Return everything a resumed run needs."""
         ...

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 Kind = Literal["train", "infer"]
+Tables = Mapping[str, Mapping[str, int]]  # what growing tables hold, and what came and went
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Interval:
     eta_s: float
     figures: Mapping[str, float]
     costs: Mapping[str, float]
+    tables: Tables
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,7 @@ class PassDone:
     seconds: float
     samples_per_s: float
     figures: Mapping[str, float]
+    tables: Tables
 
 
 class Observer(Protocol):

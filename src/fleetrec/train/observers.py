@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fleetrec.train.events import Interval, PassDone, Place
+from fleetrec.train.events import Interval, PassDone, Place, Tables
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ class LogObserver:
                 [
                     *(f"{name}: [{_short(value)}]" for name, value in interval.figures.items()),
                     *(f"{name}: {text}" for name, text in costs.items()),
+                    *_tables(interval.tables),
                     f"samples/s: {interval.samples_per_s:.0f}",
                     f"ETA: {duration(interval.eta_s)}",
                 ]
@@ -53,11 +54,10 @@ class LogObserver:
             if self._num_phases > 1:
                 text = f"epoch {done.epoch} {done.phase} done"
         logger.info(
-            "%s, use time: %.2f, global metrics: %s, samples/s: %.0f",
+            "%s, use time: %.2f, global metrics: %s",
             text,
             done.seconds,
-            figures,
-            done.samples_per_s,
+            ", ".join([figures, *_tables(done.tables), f"samples/s: {done.samples_per_s:.0f}"]),
         )
 
     def saved(self, what: str, path: Path, *, epoch: int) -> None:
@@ -86,6 +86,7 @@ class JsonObserver:
             step=place.step,
             samples_per_s=interval.samples_per_s,
             figures=_plain(interval.figures),
+            tables=interval.tables,
         )
 
     def pass_done(self, done: PassDone) -> None:
@@ -98,6 +99,7 @@ class JsonObserver:
             seconds=done.seconds,
             samples_per_s=done.samples_per_s,
             figures=_plain(done.figures),
+            tables=done.tables,
         )
 
     def saved(self, what: str, path: Path, *, epoch: int) -> None:
@@ -119,6 +121,14 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def _tables(tables: Tables) -> list[str]:
+    return [
+        f"{name}: {stats['rows']} rows ({stats['created']} made, {stats['evicted']} evicted, "
+        f"{stats['candidates']} waiting)"
+        for name, stats in tables.items()
+    ]
 
 
 def _short(value: float) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from fleetrec.train.events import Interval, Place
+from fleetrec.train.events import Interval, Place, Tables
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -38,7 +38,9 @@ class Pace:
         if self._first_fraction is None:
             self._first_fraction = place.fraction
 
-    def end_interval(self, place: Place, figures: dict[str, float], *, costs: bool) -> Interval:
+    def end_interval(
+        self, place: Place, figures: dict[str, float], *, tables: Tables, costs: bool
+    ) -> Interval:
         """Return the interval that ends now."""
         now = self._clock()
         seconds = max(now - self._interval_begin, 1e-9)
@@ -52,6 +54,7 @@ class Pace:
             eta_s=self._eta(place.fraction, now - self._begin),
             figures=figures,
             costs=split,
+            tables=tables,
         )
 
     def _eta(self, fraction: float, elapsed: float) -> float:

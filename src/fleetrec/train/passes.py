@@ -8,6 +8,7 @@ from pathlib import Path
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.cursor import Cursor
+from fleetrec.core.event_time import event_time_of
 from fleetrec.parallel.strategy import Step
 from fleetrec.train.dump import open_dump
 from fleetrec.train.events import Kind, Observer, PassDone, Place
@@ -62,6 +63,8 @@ class Pass:
                 self._tell(batch, pace)
                 self.after(batch)
         self._warn_of_slots()
+        if self.kind == "train":
+            phase.strategy.end_pass(event_time=event_time_of(epoch))
         figures = phase.scoreboard.figures()
         phase.scoreboard.reset()
         seconds = max(clock() - begin, 1e-9)
@@ -73,6 +76,7 @@ class Pass:
                 seconds=seconds,
                 samples_per_s=num_samples / seconds,
                 figures=figures,
+                tables=phase.strategy.table_stats(),
             )
         )
         return figures
@@ -83,7 +87,9 @@ class Pass:
         self.around.observer.step(place)
         if place.batch and place.batch % self.run.print_interval == 0:
             figures = self.phase.scoreboard.end_interval()
-            interval = pace.end_interval(place, figures, costs=self.run.show_costs)
+            tables = self.phase.strategy.table_stats()
+            costs = self.run.show_costs
+            interval = pace.end_interval(place, figures, tables=tables, costs=costs)
             self.around.observer.interval(interval)
         if self.phase.loader.report.is_due():
             self._warn_of_slots()

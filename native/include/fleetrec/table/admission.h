@@ -40,6 +40,9 @@ class Candidates {
   // Counts one sight of the id and returns its counter, valid until the next call.
   const Candidate& count(std::uint64_t id, std::uint32_t tag, std::uint32_t now, bool is_click);
 
+  // Sets the counter of an id.
+  void put(const Candidate& candidate, std::uint32_t tag);
+
   // Forgets an id that is there.
   void erase(std::uint64_t id, std::uint32_t tag);
 
@@ -52,6 +55,7 @@ class Candidates {
 
  private:
   std::size_t find(std::uint64_t id, std::uint32_t tag) const;
+  void make_room();
   void rebuild(std::size_t capacity, std::uint32_t oldest);
 
   std::vector<Candidate> entries_;

@@ -20,6 +20,21 @@ struct RowColumns {
   std::span<std::uint32_t> last_seen;
 };
 
+// Counters of the ids that have no row, of equal lengths.
+struct CandidateColumns {
+  std::span<std::int64_t> ids;
+  std::span<std::uint32_t> last_seen;
+  std::span<std::uint32_t> counts;  // shows, and clicks times 65536
+};
+
+// All counters, ordered by unsigned id.
+std::vector<Candidate> sorted_candidates(const Table& table);
+
+void copy_candidates(std::span<const Candidate> candidates, const CandidateColumns& columns);
+
+// Adds counters of ids that have neither row nor counter.
+void add_candidates(Table& table, const CandidateColumns& columns);
+
 // Every row there is, ordered by unsigned id: the same rows give the same list, whatever the order
 // they came in.
 std::vector<Row> sorted_rows(const Table& table);

@@ -13,6 +13,7 @@ from fleetrec.core.batch import Batch, Inputs
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.table import Initializer, TableConfig
 from fleetrec.models import base
+from fleetrec.models.table_options import AdmissionOptions, EvictionOptions
 from fleetrec.nn.mlp import Mlp, scaled_linear
 from fleetrec.tasks.binary import BinaryTask
 
@@ -31,6 +32,12 @@ class Model(base.Model):
         distributed_embedding: bool = Field(
             default=False, description="let the table grow with any 64-bit id"
         )
+        admission: AdmissionOptions = Field(
+            default=AdmissionOptions(), description="which ids get a row in a growing table"
+        )
+        eviction: EvictionOptions = Field(
+            default=EvictionOptions(), description="which rows a growing table gives up"
+        )
         sparse_inputs_slots: int | None = Field(
             default=None, description="if given, must equal the number of sparse slots"
         )
@@ -48,6 +55,8 @@ class Model(base.Model):
             dim=config.sparse_feature_dim,
             num_rows=None if config.distributed_embedding else config.sparse_feature_number,
             initializer=Initializer(scale=0.05),
+            admission=config.admission.build(),
+            eviction=config.eviction.build(),
         )
         super().__init__(tasks=[BinaryTask(label=label)])
         self.embeddings = EmbeddingCollection(
