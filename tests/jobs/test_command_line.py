@@ -126,9 +126,12 @@ def test_what_is_typed_wrong_is_answered(tmp_path, arguments, message):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["run", "check", "new", "models"])
+VERBS = ("run", "check", "new", "models", "table stats", "table get", "table dump", "table diff")
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_with_an_example(tmp_path, verb):
-    done = fleetrec(tmp_path, verb, "--help")
+    done = fleetrec(tmp_path, *verb.split(), "--help")
     assert done.returncode == 0
     assert "Example: fleetrec" in done.stdout
 

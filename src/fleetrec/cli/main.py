@@ -23,6 +23,8 @@ app = typer.Typer(
 )
 models_app = typer.Typer(invoke_without_command=True)
 app.add_typer(models_app, name="models")
+table_app = typer.Typer(help="Look into the tables of a checkpoint.", no_args_is_help=True)
+app.add_typer(table_app, name="table")
 
 JobArgument = Annotated[
     str, typer.Argument(help="A yaml file, a folder with config.yaml, or a model such as rank/dnn.")
@@ -108,6 +110,69 @@ def models(
     from fleetrec.cli.models import list_models
 
     list_models(as_json=json)
+
+
+CheckpointArgument = Annotated[Path, typer.Argument(help="A checkpoint, e.g. increment_dnn/3.")]
+TableOption = Annotated[
+    str | None, typer.Option("--table", help="phase/table, if the checkpoint holds several.")
+]
+
+
+@table_app.command("stats")
+def table_stats(checkpoint: CheckpointArgument) -> None:
+    """Print rows, widths, quantiles and the rows shown most.
+
+    Example: fleetrec table stats increment_dnn/3
+    """
+    from fleetrec.cli.table import show_stats
+
+    show_stats(checkpoint)
+
+
+@table_app.command("get")
+def table_get(
+    checkpoint: CheckpointArgument,
+    ids: Annotated[list[int], typer.Argument(help="Ids to look up.")],
+    *,
+    table: TableOption = None,
+) -> None:
+    """Print the rows of some ids.
+
+    Example: fleetrec table get increment_dnn/3 966064 504021
+    """
+    from fleetrec.cli.table import show_rows
+
+    show_rows(checkpoint, ids, table=table)
+
+
+@table_app.command("dump")
+def table_dump(
+    checkpoint: CheckpointArgument,
+    target: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    *,
+    table: TableOption = None,
+) -> None:
+    """Write id, vector, show, click and last_seen of every row to a Parquet file.
+
+    Example: fleetrec table dump increment_dnn/3 rows.parquet
+    """
+    from fleetrec.cli.table import dump
+
+    dump(checkpoint, target, table=table)
+
+
+@table_app.command("diff")
+def table_diff(
+    before: CheckpointArgument,
+    after: Annotated[Path, typer.Argument(help="Another checkpoint.")],
+) -> None:
+    """Print which rows came, went and moved from one checkpoint to another.
+
+    Example: fleetrec table diff increment_dnn/0 increment_dnn/3
+    """
+    from fleetrec.cli.table import show_difference
+
+    show_difference(before, after)
 
 
 def _version(*, wanted: bool) -> None:
