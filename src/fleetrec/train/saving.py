@@ -1,7 +1,6 @@
 """When and where a training run saves."""
 
 import dataclasses
-import logging
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +18,6 @@ from fleetrec.train.phase import PhaseRun, model_name, random_state
 from fleetrec.train.position import Position
 from fleetrec.train.resume import RANDOM, what_matters
 from fleetrec.train.run_folder import RunFolder
-
-logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
