@@ -38,8 +38,8 @@ enum class Purpose {
 // What a lookup is for, and what training knows beyond the ids.
 struct Occasion {
   Purpose purpose = Purpose::kRead;
-  std::uint32_t now = 0;          // event time, in seconds
-  std::span<const float> labels;  // by sample, above 0.5 counts as click; empty: no clicks
+  std::uint32_t now = 0;               // event time, in seconds
+  std::span<const float> labels = {};  // by sample, above 0.5 counts as click; empty: no clicks
 };
 
 struct IdOutOfRange {
