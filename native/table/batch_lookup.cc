@@ -69,6 +69,7 @@ BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
     if (feature.table >= tables_.size()) throw std::invalid_argument("no such table");
     is_plain_ = is_plain_ && feature.combiner == Combiner::kSum;
   }
+  removals_before_ = num_removals();
 }
 
 void BatchLookup::find(const JaggedIds& batch, const Occasion& occasion) {
@@ -79,7 +80,7 @@ void BatchLookup::find(const JaggedIds& batch, const Occasion& occasion) {
   const auto locks = lock_all(tables_);
   scatter(batch);
   parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], occasion); });
-  evicted_before_ = num_evicted();
+  removals_before_ = num_removals();
 }
 
 void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) const {
@@ -195,10 +196,16 @@ Row BatchLookup::look_up(Table& table, const Item& item, Place place,
   return table.see({item.id, occasion.now, is_click}, place);
 }
 
-std::uint64_t BatchLookup::num_evicted() const {
+std::uint64_t BatchLookup::num_removals() const {
   std::uint64_t sum = 0;
-  for (const auto& table : tables_) sum += table->counts().evicted;
+  for (const auto& table : tables_) sum += table->num_removals();
   return sum;
+}
+
+void BatchLookup::check_rows_are_there() const {
+  if (num_removals() != removals_before_) {
+    throw std::logic_error("rows were removed from a table under a lookup; find them again");
+  }
 }
 
 // Lists the bags of every row, in the order of the batch.
@@ -230,6 +237,8 @@ void BatchLookup::pool(std::span<float> vectors) const {
   if (vectors.size() != num_samples_ * width()) {
     throw std::invalid_argument("the vectors must be one row of the lookup's width per sample");
   }
+  const auto locks = lock_all(tables_);  // another lookup may be about to change these rows
+  check_rows_are_there();
   const std::size_t num_tasks = (num_samples_ + kPoolSamples - 1) / kPoolSamples;
   parallel_for(num_tasks, [&](std::size_t task) {
     const std::size_t first = task * kPoolSamples;
@@ -264,7 +273,7 @@ void BatchLookup::apply(std::span<const float> grads, float lr) {
     throw std::invalid_argument("the gradient must have the shape of the vectors");
   }
   const auto locks = lock_all(tables_);
-  if (num_evicted() != evicted_before_) throw std::logic_error("rows were evicted under a lookup");
+  check_rows_are_there();
   parallel_for(partitions_.size(), [&](std::size_t p) {
     const Partition& partition = partitions_[p];
     if (partition.is_frozen) return;

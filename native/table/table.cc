@@ -84,6 +84,7 @@ Row Table::create(std::uint64_t id, Place place) {
 }
 
 void Table::clear() {
+  ++num_removals_;
   buckets_ = std::vector<Bucket>(kNumBuckets);
   arena_.clear();
 }
@@ -92,6 +93,7 @@ void Table::evict(std::uint64_t id, Place place) {
   Bucket& bucket = buckets_[place.bucket];
   const Row row = find(id, place);
   if (!row) return;
+  ++num_removals_;
   row.header().version = 0;
   if (!has_range()) {
     const auto is_it = [&](std::uint32_t number) { return bucket.slab.at(number, stride_) == row; };

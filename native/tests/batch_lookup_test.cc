@@ -271,15 +271,22 @@ TEST(lookups_that_cannot_be_are_refused) {
                BatchLookup({narrow}, {{.column = 0, .table = 1, .combiner = {}}}));
 }
 
-TEST(rows_that_were_evicted_take_no_gradient) {
+TEST(rows_that_are_gone_are_neither_read_nor_changed) {
   const auto table = make_table({.dim = kDim});
   BatchLookup lookup({table}, one_feature());
   Lists lists;
   lists.num_samples = 1;
   lists.add({5});
-  lookup.find(lists.view(), {.purpose = Purpose::kTrain});
-  table->evict(5, table->place(5));
-  CHECK_THROWS(std::logic_error, lookup.apply(std::vector<float>(kDim, 1.0f), kLr));
+  std::vector<float> vectors(kDim, 1.0f);
+  const auto remove_and_use = [&](const auto& remove) {
+    lookup.find(lists.view(), {.purpose = Purpose::kTrain});
+    lookup.pool(vectors);
+    remove();
+    CHECK_THROWS(std::logic_error, lookup.pool(vectors));
+    CHECK_THROWS(std::logic_error, lookup.apply(vectors, kLr));
+  };
+  remove_and_use([&] { table->evict(5, table->place(5)); });
+  remove_and_use([&] { table->clear(); });
 }
 
 }  // namespace fleetrec::testing

@@ -69,4 +69,41 @@ TEST(the_first_exception_of_a_parallel_loop_is_thrown_again) {
   parallel_for(0, [](std::size_t) { CHECK(false); });
 }
 
+namespace {
+
+// What one caller does with a table: look up, pool, apply, time and again.
+void train_as_a_caller(const std::shared_ptr<Table>& table, std::uint64_t seed) {
+  BatchLookup lookup({table}, {{.column = 0, .table = 0, .combiner = Combiner::kSum}});
+  Random random(seed);
+  for (int step = 0; step < 20; ++step) {
+    const Lists lists = random_lists(random, 1, 300, 1000, 2);
+    lookup.find(lists.view(), {.purpose = Purpose::kTrain});
+    const auto vectors = pooled(lookup, 300);
+    CHECK(std::ranges::all_of(vectors, [](float v) { return std::isfinite(v); }));
+    lookup.apply(std::vector<float>(vectors.size(), 1.0f), 0.01f);
+  }
+}
+
+}  // namespace
+
+TEST(callers_may_share_a_table) {
+  const auto shared = make_table({.dim = kDim, .optimizer = "sgd"});
+  {
+    const std::jthread first([&] { train_as_a_caller(shared, 31); });
+    const std::jthread second([&] { train_as_a_caller(shared, 32); });
+  }
+  const auto alone = make_table({.dim = kDim, .optimizer = "sgd"});
+  train_as_a_caller(alone, 31);
+  train_as_a_caller(alone, 32);
+  const auto rows = sorted_rows(*shared);
+  const auto expected = sorted_rows(*alone);
+  CHECK(rows.size() == expected.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    CHECK(rows[i].header().id() == expected[i].header().id());
+    CHECK(rows[i].header().show == expected[i].header().show);
+    // No update is lost; their order moves the last bits.
+    CHECK(std::abs(rows[i].weights()[0] - expected[i].weights()[0]) < 1e-4f);
+  }
+}
+
 }  // namespace fleetrec::testing

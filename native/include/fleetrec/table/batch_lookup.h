@@ -62,11 +62,11 @@ class BatchLookup {
   // Finds the rows. Throws IdOutOfRange before anything has changed.
   void find(const JaggedIds& batch, const Occasion& occasion);
 
-  // Writes the pooled vectors, num_samples rows of width().
+  // Writes the pooled vectors, num_samples rows of width(). Like apply, throws std::logic_error if
+  // a table lost rows since find: they are addresses by now.
   void pool(std::span<float> vectors) const;
 
-  // Sums the gradient of the vectors per row and applies the optimizer, once per row. Nothing may
-  // be evicted between find and apply.
+  // Sums the gradient of the vectors per row and applies the optimizer, once per row.
   void apply(std::span<const float> grads, float lr);
 
  private:
@@ -99,7 +99,8 @@ class BatchLookup {
   void scatter(const JaggedIds& batch);
   void resolve(Partition& partition, const Occasion& occasion);
   Row look_up(Table& table, const Item& item, Place place, const Occasion& occasion) const;
-  std::uint64_t num_evicted() const;
+  std::uint64_t num_removals() const;
+  void check_rows_are_there() const;
   void group(Partition& partition) const;
   void pool_samples(std::size_t first, std::size_t last, float* vectors) const;
   float scale_of(const LookupFeature& feature, std::size_t num_ids) const;
@@ -112,7 +113,7 @@ class BatchLookup {
   std::size_t dim_;
   std::size_t num_samples_ = 0;
   bool is_plain_ = true;  // all combiners are sums
-  std::uint64_t evicted_before_ = 0;
+  std::uint64_t removals_before_ = 0;
   std::vector<Stretch> stretches_;
   std::vector<std::uint32_t> counts_;  // by stretch and partition
   std::vector<Item> items_;
