@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "check.h"
-#include "fleetrec/table/id_hash.h"
 #include "making.h"
 
 namespace fleetrec::testing {
@@ -39,11 +38,11 @@ void change(Random& random, Candidates& candidates, Model& model) {
   const auto now = static_cast<std::uint32_t>(random() % 1000);
   const bool is_click = random() % 3 == 0;
   if (random() % 5 == 0 && model.contains(id)) {
-    candidates.erase(id, place_of(id).tag);
+    candidates.erase(id);
     model.erase(id);
     return;
   }
-  const Candidate& counted = candidates.count(id, place_of(id).tag, now, is_click);
+  const Candidate& counted = candidates.count(id, now, is_click);
   Counted& expected = model[id];
   ++expected.show;
   if (is_click) ++expected.click;
@@ -76,8 +75,8 @@ TEST(nothing_is_erased_from_no_candidates) {
 
 TEST(counts_of_a_candidate_stop_at_their_end) {
   Candidates candidates;
-  for (int i = 0; i < 70'000; ++i) candidates.count(1, place_of(1).tag, 0, true);
-  const Candidate& counted = candidates.count(1, place_of(1).tag, 0, true);
+  for (int i = 0; i < 70'000; ++i) candidates.count(1, 0, true);
+  const Candidate& counted = candidates.count(1, 0, true);
   CHECK(counted.show == 65535 && counted.click == 65535 && candidates.size() == 1);
 }
 

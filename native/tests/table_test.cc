@@ -113,4 +113,16 @@ TEST(the_last_id_of_a_range_has_a_row_and_the_next_is_out_of_range) {
   CHECK(!row_of(*table, 1'000'001) && table->size() == 1);
 }
 
+TEST(ids_of_a_range_are_admitted_by_their_counts) {
+  const auto table = make_table(
+      {.num_rows = 200'000, .admission = {.kind = AdmissionKind::kCount, .threshold = 3.0}});
+  constexpr std::uint64_t kStep = 1024 * 3;  // one bucket, many candidates
+  for (int sight = 1; sight <= 3; ++sight) {
+    for (std::uint64_t id = 0; id < 200'000; id += kStep) {
+      CHECK(static_cast<bool>(see(*table, id)) == (sight == 3));
+    }
+  }
+  CHECK(table->num_candidates() == 0 && table->size() == 66);
+}
+
 }  // namespace fleetrec::testing
