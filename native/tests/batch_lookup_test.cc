@@ -266,6 +266,7 @@ TEST(batches_that_do_not_fit_are_refused) {
 TEST(lookups_that_cannot_be_are_refused) {
   const auto narrow = make_table({.dim = 1});
   CHECK_THROWS(std::invalid_argument, BatchLookup({}, {}));
+  CHECK_THROWS(std::invalid_argument, BatchLookup({narrow, narrow}, {}));
   CHECK_THROWS(std::invalid_argument, BatchLookup({narrow, make_table({.dim = 2})}, one_feature()));
   CHECK_THROWS(std::invalid_argument,
                BatchLookup({narrow}, {{.column = 0, .table = 1, .combiner = {}}}));
@@ -287,6 +288,50 @@ TEST(rows_that_are_gone_are_neither_read_nor_changed) {
   };
   remove_and_use([&] { table->evict(5, table->place(5)); });
   remove_and_use([&] { table->clear(); });
+}
+
+TEST(one_column_may_go_through_two_tables) {
+  Random random(13);
+  const auto tables = three_tables();
+  const std::vector<LookupFeature> features{
+      {.column = 1, .table = 0, .combiner = Combiner::kSum},
+      {.column = 1, .table = 2, .combiner = Combiner::kMean},
+      {.column = 0, .table = 1, .combiner = Combiner::kSum},
+      {.column = 1, .table = 0, .combiner = Combiner::kSqrtN}};
+  BatchLookup lookup(tables, features);
+  NaiveLookup naive(tables, features, {});
+  for (int step = 0; step < 3; ++step) {
+    train_both(lookup, naive, random_lists(random, 2, 60, 200, 3), random);
+  }
+}
+
+TEST(a_find_that_failed_leaves_the_lookup_as_it_was) {
+  const auto table = make_table({.dim = kDim, .optimizer = "sgd", .num_rows = 10});
+  BatchLookup lookup({table}, one_feature());
+  Lists lists;
+  lists.num_samples = 2;
+  lists.add({1});
+  lists.add({2});
+  lookup.find(lists.view(), {.purpose = Purpose::kTrain});
+  const auto before = pooled(lookup, 2);
+  Lists wrong;
+  wrong.num_samples = 1;
+  wrong.add({10});
+  CHECK_THROWS(IdOutOfRange, lookup.find(wrong.view(), {.purpose = Purpose::kTrain}));
+  CHECK(pooled(lookup, 2) == before);
+  lookup.apply(std::vector<float>(2 * kDim, 1.0f), kLr);
+  CHECK(row_of(*table, 2).weights()[0] == before[kDim] - kLr);
+}
+
+TEST(sizes_that_wrap_around_are_refused) {
+  const auto table = make_table({.dim = kDim});
+  const std::vector<std::int64_t> offsets{0, 0};
+  constexpr std::size_t kHuge = std::size_t{1} << 63;
+  const LookupFeature second{.column = 1, .table = 0, .combiner = Combiner::kSum};
+  BatchLookup two({table}, {second, second});
+  CHECK_THROWS(std::invalid_argument, two.find({{}, offsets, kHuge}, {}));
+  BatchLookup far({table}, {{.column = ~std::size_t{0}, .table = 0, .combiner = Combiner::kSum}});
+  CHECK_THROWS(std::invalid_argument, far.find({{}, offsets, 1}, {}));
 }
 
 }  // namespace fleetrec::testing

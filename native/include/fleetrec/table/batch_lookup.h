@@ -59,7 +59,7 @@ class BatchLookup {
   std::size_t dim() const { return dim_; }
   std::size_t width() const { return features_.size() * dim_; }
 
-  // Finds the rows. Throws IdOutOfRange before anything has changed.
+  // Finds the rows. Throws IdOutOfRange before anything has changed, here or in a table.
   void find(const JaggedIds& batch, const Occasion& occasion);
 
   // Writes the pooled vectors, num_samples rows of width(). Like apply, throws std::logic_error if
@@ -72,7 +72,7 @@ class BatchLookup {
  private:
   struct Item {
     std::uint64_t id;
-    std::uint32_t position;  // in the ids of the batch
+    std::uint32_t position;  // in weights_
     std::uint32_t bag;       // number of the vector: sample * features + feature
   };
   // A stretch of samples of one feature.
@@ -96,6 +96,7 @@ class BatchLookup {
   static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
 
   void check_batch(const JaggedIds& batch, const Occasion& occasion) const;
+  void count(const JaggedIds& batch);
   void scatter(const JaggedIds& batch);
   void resolve(Partition& partition, const Occasion& occasion);
   Row look_up(Table& table, const Item& item, Place place, const Occasion& occasion) const;
@@ -117,7 +118,8 @@ class BatchLookup {
   std::vector<Stretch> stretches_;
   std::vector<std::uint32_t> counts_;  // by stretch and partition
   std::vector<Item> items_;
-  std::vector<const float*> weights_;  // by position; nullptr: no row
+  std::vector<const float*> weights_;  // of all ids, feature by feature; nullptr: no row
+  std::vector<std::size_t> begins_;    // by feature, where it starts in weights_
   std::vector<std::int64_t> offsets_;  // of the batch
   std::vector<Partition> partitions_;
 };
