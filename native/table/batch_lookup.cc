@@ -17,7 +17,7 @@ constexpr std::size_t kPartitionsPerTable = 32;
 constexpr std::size_t kBucketsPerPartition = kNumBuckets / kPartitionsPerTable;
 constexpr std::size_t kStretchSamples = 1024;
 constexpr std::size_t kPoolSamples = 128;
-constexpr std::size_t kAhead = 16;  // rows that are fetched before they are needed
+constexpr std::size_t kAhead = 8;  // rows that are fetched before they are needed
 
 FLEETREC_SIMD void add_scaled(float* sum, const float* term, std::size_t dim, float scale) {
   for (std::size_t i = 0; i < dim; ++i) sum[i] += scale * term[i];
@@ -31,9 +31,15 @@ FLEETREC_SIMD void multiply(float* vector, std::size_t dim, float scale) {
   for (std::size_t i = 0; i < dim; ++i) vector[i] *= scale;
 }
 
-void prefetch_row(const Row& row, std::size_t num_floats) {
+// Rows begin anywhere in a cache line, so the last float may lie in one more.
+void prefetch(const float* first, std::size_t num_floats) {
   constexpr std::size_t kLineFloats = 16;
-  for (std::size_t i = 0; i < num_floats; i += kLineFloats) __builtin_prefetch(row.address() + i);
+  for (std::size_t i = 0; i < num_floats; i += kLineFloats) __builtin_prefetch(first + i);
+  __builtin_prefetch(first + num_floats - 1);
+}
+
+std::size_t partition_of(std::size_t table, Place place) {
+  return table * kPartitionsPerTable + place.bucket / kBucketsPerPartition;
 }
 
 std::vector<std::unique_lock<std::mutex>> lock_all(
@@ -114,11 +120,6 @@ void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) 
   }
 }
 
-std::size_t BatchLookup::partition_of(const LookupFeature& feature, std::uint64_t id) const {
-  const Place place = tables_[feature.table]->place(id);
-  return feature.table * kPartitionsPerTable + place.bucket / kBucketsPerPartition;
-}
-
 // Counts the ids of every stretch by partition, and looks whether all are in range.
 void BatchLookup::count(const JaggedIds& batch) {
   stretches_.clear();
@@ -138,7 +139,7 @@ void BatchLookup::count(const JaggedIds& batch) {
     for (auto n = static_cast<std::size_t>(offsets[stretches_[s].first]); n < end; ++n) {
       const auto id = static_cast<std::uint64_t>(batch.ids[n]);
       if (!table.is_in_range(id)) throw IdOutOfRange{feature.column, id};
-      ++counts[partition_of(feature, id)];
+      ++counts[partition_of(feature.table, table.place(id))];
     }
   });
 }
@@ -167,6 +168,7 @@ void BatchLookup::scatter(const JaggedIds& batch) {
   parallel_for(stretches_.size(), [&](std::size_t s) {
     const Stretch& stretch = stretches_[s];
     const LookupFeature& feature = features_[stretch.feature];
+    const Table& table = *tables_[feature.table];
     const std::int64_t* offsets = &offsets_[feature.column * num_samples_];
     std::uint32_t* next = &counts_[s * num_partitions];
     auto n = static_cast<std::size_t>(offsets[stretch.first]);
@@ -176,7 +178,8 @@ void BatchLookup::scatter(const JaggedIds& batch) {
       const auto bag = static_cast<std::uint32_t>(sample * features_.size() + stretch.feature);
       for (const auto end = static_cast<std::size_t>(offsets[sample + 1]); n < end; ++n) {
         const auto id = static_cast<std::uint64_t>(batch.ids[n]);
-        items_[next[partition_of(feature, id)]++] = {id, position++, bag};
+        const Place place = table.place(id);
+        items_[next[partition_of(feature.table, place)]++] = {id, place, position++, bag};
       }
     }
   });
@@ -193,27 +196,22 @@ void BatchLookup::resolve(Partition& partition, const Occasion& occasion) {
   partition.row_of.resize(is_read ? 0 : num_items);
   const std::size_t row_floats = RowLayout::kHeaderFloats + dim_;
   for (std::size_t i = 0; i < num_items; ++i) {
-    if (i + 2 * kAhead < num_items) {
-      const Item& later = items[i + 2 * kAhead];
-      table.prefetch_index(table.place(later.id));
-    }
+    if (i + 2 * kAhead < num_items) table.prefetch_index(items[i + 2 * kAhead].place);
     if (i + kAhead < num_items) {
-      const Item& soon = items[i + kAhead];
-      if (const Row row = table.peek(table.place(soon.id))) prefetch_row(row, row_floats);
+      if (const Row row = table.peek(items[i + kAhead].place)) prefetch(row.address(), row_floats);
     }
-    const Row row = look_up(table, items[i], table.place(items[i].id), occasion);
+    const Row row = look_up(table, items[i], occasion);
     weights_[items[i].position] = row ? row.weights() : nullptr;
     if (!is_read) partition.row_of[i] = row ? number_of(partition.rows, row) : kNoRow;
   }
   group(partition);
 }
 
-Row BatchLookup::look_up(Table& table, const Item& item, Place place,
-                         const Occasion& occasion) const {
-  if (occasion.purpose != Purpose::kTrain) return table.find(item.id, place);
+Row BatchLookup::look_up(Table& table, const Item& item, const Occasion& occasion) const {
+  if (occasion.purpose != Purpose::kTrain) return table.find(item.id, item.place);
   const std::size_t sample = item.bag / features_.size();
   const bool is_click = !occasion.labels.empty() && occasion.labels[sample] > 0.5f;
-  return table.see({item.id, occasion.now, is_click}, place);
+  return table.see({item.id, occasion.now, is_click}, item.place);
 }
 
 std::uint64_t BatchLookup::num_removals() const {
@@ -271,10 +269,14 @@ void BatchLookup::pool_samples(std::size_t first, std::size_t last, float* vecto
     const LookupFeature& feature = features_[f];
     const std::int64_t* offsets = &offsets_[feature.column * num_samples_];
     const float* const* weights = weights_.data() + begins_[f];
+    const std::size_t num_weights = begins_[f + 1] - begins_[f];
     for (std::size_t sample = first; sample < last; ++sample) {
       float* vector = vectors + (sample * features_.size() + f) * dim_;
       const auto begin = static_cast<std::size_t>(offsets[sample] - offsets[0]);
       const auto end = static_cast<std::size_t>(offsets[sample + 1] - offsets[0]);
+      if (end + kAhead < num_weights && weights[end + kAhead] != nullptr) {
+        prefetch(weights[end + kAhead], dim_);
+      }
       if (end - begin == 1 && weights[begin] != nullptr) {
         std::memcpy(vector, weights[begin], dim_ * sizeof(float));
         continue;
@@ -303,7 +305,7 @@ void BatchLookup::apply(std::span<const float> grads, float lr) {
     std::vector<float> sum(dim_);
     for (std::size_t r = 0; r < partition.rows.size(); ++r) {
       if (r + kAhead < partition.rows.size()) {
-        prefetch_row(partition.rows[r + kAhead], stride);
+        prefetch(partition.rows[r + kAhead].address(), stride);
         __builtin_prefetch(&grads[partition.bags[partition.begin[r + kAhead]] * dim_]);
       }
       std::ranges::fill(sum, 0.0f);

@@ -72,6 +72,7 @@ class BatchLookup {
  private:
   struct Item {
     std::uint64_t id;
+    Place place;
     std::uint32_t position;  // in weights_
     std::uint32_t bag;       // number of the vector: sample * features + feature
   };
@@ -99,14 +100,13 @@ class BatchLookup {
   void count(const JaggedIds& batch);
   void scatter(const JaggedIds& batch);
   void resolve(Partition& partition, const Occasion& occasion);
-  Row look_up(Table& table, const Item& item, Place place, const Occasion& occasion) const;
+  Row look_up(Table& table, const Item& item, const Occasion& occasion) const;
   std::uint64_t num_removals() const;
   void check_rows_are_there() const;
   void group(Partition& partition) const;
   void pool_samples(std::size_t first, std::size_t last, float* vectors) const;
   float scale_of(const LookupFeature& feature, std::size_t num_ids) const;
   float scale_of_bag(std::size_t bag) const;
-  std::size_t partition_of(const LookupFeature& feature, std::uint64_t id) const;
   static std::uint32_t number_of(std::vector<Row>& rows, const Row& row);
 
   std::vector<std::shared_ptr<Table>> tables_;

@@ -79,7 +79,7 @@ class Table {
     if (!has_range()) buckets_[place.bucket].index.prefetch(place.tag);
   }
 
-  // Returns what is probably the row of a place, for fetching it ahead; looks at one entry only.
+  // Returns what is probably the row of a place, for fetching it ahead; does not look at rows.
   Row peek(Place place) const {
     const Bucket& bucket = buckets_[place.bucket];
     const std::uint32_t number = has_range() ? place.tag : bucket.index.peek(place.tag);
