@@ -68,6 +68,10 @@ bench: setup  ## Measure speed: ratios within one run
 	@echo "== bench"
 	@$(BIN)/python -m benchmarks.run
 
+bench-large: setup  ## Measure a table of a hundred million rows (8 GB of memory, some minutes)
+	@echo "== bench-large"
+	@$(BIN)/python -m benchmarks.large
+
 all: lint types test  ## Everything that CI runs
 
 clean:  ## Remove the venv, builds and caches (not checkpoints or logs)
