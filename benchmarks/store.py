@@ -139,7 +139,8 @@ class EmbeddingBagStep:
     def __init__(
         self, batches: Batches, optimizer: Callable[[Tensor], torch.optim.Optimizer]
     ) -> None:
-        torch.sparse.check_sparse_tensor_invariants.disable()  # as is; said aloud, it warns of nothing
+        # Off anyway; torch warns unless it is said.
+        torch.sparse.check_sparse_tensor_invariants.disable()  # type: ignore[no-untyped-call]
         self._ids_N = [torch.from_numpy(ids_N) for ids_N in batches.ids_N]
         self._offsets = torch.from_numpy(batches.offsets[:-1])
         # One vector per feature and sample, the features outermost.

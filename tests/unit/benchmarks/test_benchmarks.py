@@ -83,6 +83,7 @@ def test_training_end_to_end_is_measured(parts):
     assert [figure.target for figure in figures if figure.ratio] == [0.85, None]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # FBGEMM's, if it is installed
 def test_the_store_is_measured():
     said: list[str] = []
     figures = store.measure(
