@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -type f) CMakeLists.txt
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help setup train test test-slow lint types fmt bench all clean
+.PHONY: help setup train test test-slow test-native lint types fmt bench bench-large all clean
 help:  ## Show the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
@@ -37,6 +37,19 @@ test-slow: setup  ## Run the slow tests: large files, constant memory
 	@echo "== slow tests"
 	@$(BIN)/python -m pytest -q -m slow
 
+# Suite and fuzz run, three builds: as shipped, for memory and undefined behaviour, for data races.
+FUZZ_SECONDS := 20
+test-native:  ## Run the tests of the C++ core, with and without sanitizers
+	@for kind in release address thread; do \
+	  echo "== native tests ($$kind)"; \
+	  cmake -S . -B build/native-$$kind -DCMAKE_BUILD_TYPE=Release -DFLEETREC_TESTS=ON \
+	    -DFLEETREC_SANITIZE=$${kind#release} --log-level=WARNING >/dev/null && \
+	  cmake --build build/native-$$kind --parallel 2 -- --quiet && \
+	  build/native-$$kind/native/tests/native_tests || exit 1; \
+	done
+	@echo "== fuzz the parser ($(FUZZ_SECONDS) s)"
+	@build/native-address/native/tests/native_fuzz $(FUZZ_SECONDS)
+
 lint: setup  ## Check format and style of Python, C++ and words
 	@echo "== lint"
 	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q .
@@ -54,6 +67,10 @@ fmt: setup  ## Format Python and C++
 bench: setup  ## Measure speed: ratios within one run
 	@echo "== bench"
 	@$(BIN)/python -m benchmarks.run
+
+bench-large: setup  ## Measure a table of a hundred million rows (8 GB of memory, some minutes)
+	@echo "== bench-large"
+	@$(BIN)/python -m benchmarks.large
 
 all: lint types test  ## Everything that CI runs
 

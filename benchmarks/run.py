@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import end_to_end, slot_text
+from benchmarks import end_to_end, slot_text, store
 from benchmarks.criteo_like import cached_parts
 from benchmarks.figure import Figure
 
@@ -27,6 +27,12 @@ BENCHMARKS: dict[str, Measure] = {
     ),
     "end_to_end": lambda parts, asked: end_to_end.measure(
         parts, batch_size=asked.batch_size, num_rounds=asked.rounds
+    ),
+    "store": lambda _, asked: store.measure(
+        batch_size=asked.batch_size,
+        num_rounds=asked.rounds,
+        num_ids=asked.ids,
+        growth_rows=asked.growth_rows,
     ),
 }
 
@@ -51,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in asked.only:
         console.print(f"measuring {name} ...", style="dim")
         figures += BENCHMARKS[name](parts, asked)
-    console.print(_table(figures))
+    console.print(to_table(figures))
     path = asked.cache / "results.json"
     path.write_text(
         json.dumps(_record(figures, asked, load=load), indent=1) + "\n", encoding="utf-8"
@@ -65,11 +71,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", nargs="+", choices=[*BENCHMARKS], default=[*BENCHMARKS], help="default: all"
     )
-    parser.add_argument("--rows", type=_positive, default=6 * 16 * 4096, help="size of the data")
-    parser.add_argument("--batch-size", type=_positive, default=4096)
-    parser.add_argument("--rounds", type=_positive, default=5, help="medians are taken over these")
+    parser.add_argument("--rows", type=positive, default=6 * 16 * 4096, help="size of the data")
+    parser.add_argument("--ids", type=positive, default=store.NUM_IDS, help="rows of a store")
     parser.add_argument(
-        "--threads", type=_positive, help="of torch; 1 is the calmest on a busy machine"
+        "--growth-rows", type=positive, default=store.GROWTH_ROWS, help="rows that a table grows to"
+    )
+    parser.add_argument("--batch-size", type=positive, default=4096)
+    parser.add_argument("--rounds", type=positive, default=5, help="medians are taken over these")
+    parser.add_argument(
+        "--threads", type=positive, help="of torch; 1 is the calmest on a busy machine"
     )
     parser.add_argument(
         "--cache", type=Path, default=Path(".cache/bench"), help="where data and results go"
@@ -77,13 +87,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """Return the number that an argument gives."""
     if not (text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, got {text!r}")
     return int(text)
 
 
-def _table(figures: Sequence[Figure]) -> Table:
+def to_table(figures: Sequence[Figure]) -> Table:
+    """Return what is printed."""
     table = Table("name", "value", "unit", "ratio", "range", "target", "met?")
     for index in (1, 3, 4, 5):
         table.columns[index].justify = "right"
@@ -106,6 +118,8 @@ def _record(
     return {
         "load_before": load,
         "rows": asked.rows,
+        "ids": asked.ids,
+        "growth_rows": asked.growth_rows,
         "batch_size": asked.batch_size,
         "rounds": asked.rounds,
         "num_threads": torch.get_num_threads(),

@@ -322,14 +322,29 @@ void bind_eviction(nb::class_<Table>& table) {
           nb::kw_only(), "capacity"_a);
 }
 
-nb::dict stats(Table& table) {
+std::size_t size(Table& table) {
+  const nb::gil_scoped_release released;
   const std::lock_guard lock(table.mutex());
+  return table.size();
+}
+
+nb::dict stats(Table& table) {
+  std::size_t num_rows, num_candidates, num_bytes;
+  TableCounts counts;
+  {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(table.mutex());
+    num_rows = table.size();
+    num_candidates = table.num_candidates();
+    num_bytes = table.num_bytes();
+    counts = table.counts();
+  }
   nb::dict figures;
-  figures["rows"] = table.size();
-  figures["candidates"] = table.num_candidates();
-  figures["bytes"] = table.num_bytes();
-  figures["created"] = table.counts().created;
-  figures["evicted"] = table.counts().evicted;
+  figures["rows"] = num_rows;
+  figures["candidates"] = num_candidates;
+  figures["bytes"] = num_bytes;
+  figures["created"] = counts.created;
+  figures["evicted"] = counts.evicted;
   return figures;
 }
 
@@ -370,7 +385,7 @@ void bind_table(nb::module_& module) {
   table
       .def(nb::new_(&make_table), nb::kw_only(), "name"_a, "dim"_a, "num_rows"_a.none(), "salt"_a,
            "initial"_a, "optimizer"_a, "hyperparameters"_a, "guards"_a, "admission"_a)
-      .def("__len__", &Table::size)
+      .def("__len__", &size)
       .def("pull", &pull, "ids"_a.noconvert(), nb::kw_only(), "create"_a)
       .def("push", &push, "ids"_a.noconvert(), "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
       .def("snapshot", &snapshot)

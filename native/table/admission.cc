@@ -39,17 +39,16 @@ void Candidates::make_room() {
   rebuild(std::max<std::size_t>(entries_.size() * 2, 4), 0);
 }
 
-void Candidates::put(const Candidate& candidate, std::uint32_t tag) {
+void Candidates::put(const Candidate& candidate) {
   make_room();
-  Candidate& entry = entries_[find(candidate.id, tag)];
+  Candidate& entry = entries_[find(candidate.id)];
   if (entry.show == 0) ++size_;
   entry = candidate;
 }
 
-const Candidate& Candidates::count(std::uint64_t id, std::uint32_t tag, std::uint32_t now,
-                                   bool is_click) {
+const Candidate& Candidates::count(std::uint64_t id, std::uint32_t now, bool is_click) {
   make_room();
-  Candidate& candidate = entries_[find(id, tag)];
+  Candidate& candidate = entries_[find(id)];
   if (candidate.show == 0) {
     candidate.id = id;
     ++size_;
@@ -61,10 +60,10 @@ const Candidate& Candidates::count(std::uint64_t id, std::uint32_t tag, std::uin
   return candidate;
 }
 
-void Candidates::erase(std::uint64_t id, std::uint32_t tag) {
-  std::size_t hole = find(id, tag);
+void Candidates::erase(std::uint64_t id) {
+  std::size_t hole = find(id);
   for (std::size_t at = (hole + 1) & mask_; entries_[at].show != 0; at = (at + 1) & mask_) {
-    const std::size_t home = place_of(entries_[at].id).tag & mask_;
+    const std::size_t home = home_of(entries_[at].id);
     if (((at - home) & mask_) >= ((at - hole) & mask_)) {
       entries_[hole] = entries_[at];
       hole = at;
@@ -81,9 +80,12 @@ std::size_t Candidates::erase_older(std::uint32_t time) {
   return before - size_;
 }
 
+// The hash's tag also where a table places rows by number: neighbours would make long runs.
+std::size_t Candidates::home_of(std::uint64_t id) const { return place_of(id).tag & mask_; }
+
 // Returns where the id is, or where it would be put.
-std::size_t Candidates::find(std::uint64_t id, std::uint32_t tag) const {
-  std::size_t at = tag & mask_;
+std::size_t Candidates::find(std::uint64_t id) const {
+  std::size_t at = home_of(id);
   while (entries_[at].show != 0 && entries_[at].id != id) at = (at + 1) & mask_;
   return at;
 }
@@ -95,7 +97,7 @@ void Candidates::rebuild(std::size_t capacity, std::uint32_t oldest) {
   size_ = 0;
   for (const Candidate& candidate : old) {
     if (candidate.show == 0 || candidate.last_seen < oldest) continue;
-    entries_[find(candidate.id, place_of(candidate.id).tag)] = candidate;
+    entries_[find(candidate.id)] = candidate;
     ++size_;
   }
 }

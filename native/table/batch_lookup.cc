@@ -17,7 +17,7 @@ constexpr std::size_t kPartitionsPerTable = 32;
 constexpr std::size_t kBucketsPerPartition = kNumBuckets / kPartitionsPerTable;
 constexpr std::size_t kStretchSamples = 1024;
 constexpr std::size_t kPoolSamples = 128;
-constexpr std::size_t kAhead = 16;  // rows that are fetched before they are needed
+constexpr std::size_t kAhead = 8;  // rows that are fetched before they are needed
 
 FLEETREC_SIMD void add_scaled(float* sum, const float* term, std::size_t dim, float scale) {
   for (std::size_t i = 0; i < dim; ++i) sum[i] += scale * term[i];
@@ -31,9 +31,15 @@ FLEETREC_SIMD void multiply(float* vector, std::size_t dim, float scale) {
   for (std::size_t i = 0; i < dim; ++i) vector[i] *= scale;
 }
 
-void prefetch_row(const Row& row, std::size_t num_floats) {
+// Rows begin anywhere in a cache line, so the last float may lie in one more.
+void prefetch(const float* first, std::size_t num_floats) {
   constexpr std::size_t kLineFloats = 16;
-  for (std::size_t i = 0; i < num_floats; i += kLineFloats) __builtin_prefetch(row.address() + i);
+  for (std::size_t i = 0; i < num_floats; i += kLineFloats) __builtin_prefetch(first + i);
+  __builtin_prefetch(first + num_floats - 1);
+}
+
+std::size_t partition_of(std::size_t table, Place place) {
+  return table * kPartitionsPerTable + place.bucket / kBucketsPerPartition;
 }
 
 std::vector<std::unique_lock<std::mutex>> lock_all(
@@ -59,6 +65,9 @@ BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
     if (table->layout().dim != dim_) {
       throw std::invalid_argument("tables of one lookup must have one width");
     }
+    if (std::ranges::count(tables_, table) != 1) {
+      throw std::invalid_argument("table " + table->options().name + " occurs twice in a lookup");
+    }
   }
   partitions_.resize(tables_.size() * kPartitionsPerTable);
   for (std::size_t i = 0; i < partitions_.size(); ++i) {
@@ -69,72 +78,75 @@ BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
     if (feature.table >= tables_.size()) throw std::invalid_argument("no such table");
     is_plain_ = is_plain_ && feature.combiner == Combiner::kSum;
   }
+  removals_before_ = num_removals();
 }
 
 void BatchLookup::find(const JaggedIds& batch, const Occasion& occasion) {
   check_batch(batch, occasion);
+  count(batch);
   num_samples_ = batch.num_samples;
   offsets_.assign(batch.offsets.begin(), batch.offsets.end());
-  weights_.resize(batch.ids.size());
-  const auto locks = lock_all(tables_);
   scatter(batch);
+  const auto locks = lock_all(tables_);
   parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], occasion); });
-  evicted_before_ = num_evicted();
+  removals_before_ = num_removals();
 }
 
 void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) const {
   if (!occasion.labels.empty() && occasion.labels.size() != batch.num_samples) {
     throw std::invalid_argument("expected one label per sample");
   }
-  const auto num_ids = static_cast<std::int64_t>(batch.ids.size());
-  constexpr std::size_t kMax = std::numeric_limits<std::uint32_t>::max();
-  if (batch.ids.size() > kMax || batch.num_samples * features_.size() > kMax) {
-    throw std::invalid_argument("a batch holds at most 2^32 ids and vectors");
-  }
   std::int64_t before = 0;
   for (const std::int64_t offset : batch.offsets) {
-    if (offset < before || offset > num_ids) {
+    if (offset < before || offset > static_cast<std::int64_t>(batch.ids.size())) {
       throw std::invalid_argument("offsets must rise from 0 to the number of ids");
     }
     before = offset;
   }
+  if (batch.offsets.empty()) throw std::invalid_argument("a batch has at least one offset");
+  std::size_t num_ids = 0;
   for (const LookupFeature& feature : features_) {
-    if ((feature.column + 1) * batch.num_samples + 1 > batch.offsets.size()) {
+    if (batch.num_samples == 0) break;
+    // Divided, not multiplied: sizes that wrap around must not pass.
+    if (feature.column >= (batch.offsets.size() - 1) / batch.num_samples) {
       throw std::invalid_argument("the batch has fewer columns than the lookup");
     }
+    const std::int64_t* first = &batch.offsets[feature.column * batch.num_samples];
+    num_ids += static_cast<std::size_t>(first[batch.num_samples] - first[0]);
+  }
+  constexpr std::size_t kMax = std::numeric_limits<std::uint32_t>::max();
+  if (num_ids > kMax || batch.num_samples * features_.size() > kMax) {
+    throw std::invalid_argument("a batch holds at most 2^32 ids and vectors");
   }
 }
 
-std::size_t BatchLookup::partition_of(const LookupFeature& feature, std::uint64_t id) const {
-  const Place place = tables_[feature.table]->place(id);
-  return feature.table * kPartitionsPerTable + place.bucket / kBucketsPerPartition;
-}
-
-// Sorts the ids by partition, keeping their order: counts, sums, moves.
-void BatchLookup::scatter(const JaggedIds& batch) {
+// Counts the ids of every stretch by partition, and looks whether all are in range.
+void BatchLookup::count(const JaggedIds& batch) {
   stretches_.clear();
   for (std::size_t feature = 0; feature < features_.size(); ++feature) {
-    for (std::size_t first = 0; first < num_samples_; first += kStretchSamples) {
-      stretches_.push_back({feature, first, std::min(first + kStretchSamples, num_samples_)});
+    for (std::size_t first = 0; first < batch.num_samples; first += kStretchSamples) {
+      stretches_.push_back({feature, first, std::min(first + kStretchSamples, batch.num_samples)});
     }
   }
   const std::size_t num_partitions = partitions_.size();
   counts_.assign(stretches_.size() * num_partitions, 0);
-  const auto offset_of = [&](const Stretch& stretch, std::size_t sample) {
-    const std::size_t column = features_[stretch.feature].column;
-    return static_cast<std::size_t>(offsets_[column * num_samples_ + sample]);
-  };
   parallel_for(stretches_.size(), [&](std::size_t s) {
     const LookupFeature& feature = features_[stretches_[s].feature];
     const Table& table = *tables_[feature.table];
+    const std::int64_t* offsets = &batch.offsets[feature.column * batch.num_samples];
     std::uint32_t* counts = &counts_[s * num_partitions];
-    const std::size_t end = offset_of(stretches_[s], stretches_[s].last);
-    for (std::size_t n = offset_of(stretches_[s], stretches_[s].first); n < end; ++n) {
+    const auto end = static_cast<std::size_t>(offsets[stretches_[s].last]);
+    for (auto n = static_cast<std::size_t>(offsets[stretches_[s].first]); n < end; ++n) {
       const auto id = static_cast<std::uint64_t>(batch.ids[n]);
       if (!table.is_in_range(id)) throw IdOutOfRange{feature.column, id};
-      ++counts[partition_of(feature, id)];
+      ++counts[partition_of(feature.table, table.place(id))];
     }
   });
+}
+
+// Sorts the ids that were counted by partition, keeping their order.
+void BatchLookup::scatter(const JaggedIds& batch) {
+  const std::size_t num_partitions = partitions_.size();
   std::size_t sum = 0;
   for (std::size_t p = 0; p < num_partitions; ++p) {
     partitions_[p].first = sum;
@@ -146,16 +158,28 @@ void BatchLookup::scatter(const JaggedIds& batch) {
     partitions_[p].last = sum;
   }
   items_.resize(sum);
+  weights_.resize(sum);
+  begins_.assign(1, 0);
+  for (const LookupFeature& feature : features_) {
+    const std::int64_t* offsets = &offsets_[feature.column * num_samples_];
+    begins_.push_back(begins_.back() +
+                      static_cast<std::size_t>(offsets[num_samples_] - offsets[0]));
+  }
   parallel_for(stretches_.size(), [&](std::size_t s) {
     const Stretch& stretch = stretches_[s];
     const LookupFeature& feature = features_[stretch.feature];
+    const Table& table = *tables_[feature.table];
+    const std::int64_t* offsets = &offsets_[feature.column * num_samples_];
     std::uint32_t* next = &counts_[s * num_partitions];
-    std::size_t n = offset_of(stretch, stretch.first);
+    auto n = static_cast<std::size_t>(offsets[stretch.first]);
+    auto position = static_cast<std::uint32_t>(begins_[stretch.feature] + n -
+                                               static_cast<std::size_t>(offsets[0]));
     for (std::size_t sample = stretch.first; sample < stretch.last; ++sample) {
       const auto bag = static_cast<std::uint32_t>(sample * features_.size() + stretch.feature);
-      for (const std::size_t end = offset_of(stretch, sample + 1); n < end; ++n) {
+      for (const auto end = static_cast<std::size_t>(offsets[sample + 1]); n < end; ++n) {
         const auto id = static_cast<std::uint64_t>(batch.ids[n]);
-        items_[next[partition_of(feature, id)]++] = {id, static_cast<std::uint32_t>(n), bag};
+        const Place place = table.place(id);
+        items_[next[partition_of(feature.table, place)]++] = {id, place, position++, bag};
       }
     }
   });
@@ -172,33 +196,34 @@ void BatchLookup::resolve(Partition& partition, const Occasion& occasion) {
   partition.row_of.resize(is_read ? 0 : num_items);
   const std::size_t row_floats = RowLayout::kHeaderFloats + dim_;
   for (std::size_t i = 0; i < num_items; ++i) {
-    if (i + 2 * kAhead < num_items) {
-      const Item& later = items[i + 2 * kAhead];
-      table.prefetch_index(table.place(later.id));
-    }
+    if (i + 2 * kAhead < num_items) table.prefetch_index(items[i + 2 * kAhead].place);
     if (i + kAhead < num_items) {
-      const Item& soon = items[i + kAhead];
-      if (const Row row = table.peek(table.place(soon.id))) prefetch_row(row, row_floats);
+      if (const Row row = table.peek(items[i + kAhead].place)) prefetch(row.address(), row_floats);
     }
-    const Row row = look_up(table, items[i], table.place(items[i].id), occasion);
+    const Row row = look_up(table, items[i], occasion);
     weights_[items[i].position] = row ? row.weights() : nullptr;
     if (!is_read) partition.row_of[i] = row ? number_of(partition.rows, row) : kNoRow;
   }
   group(partition);
 }
 
-Row BatchLookup::look_up(Table& table, const Item& item, Place place,
-                         const Occasion& occasion) const {
-  if (occasion.purpose != Purpose::kTrain) return table.find(item.id, place);
+Row BatchLookup::look_up(Table& table, const Item& item, const Occasion& occasion) const {
+  if (occasion.purpose != Purpose::kTrain) return table.find(item.id, item.place);
   const std::size_t sample = item.bag / features_.size();
   const bool is_click = !occasion.labels.empty() && occasion.labels[sample] > 0.5f;
-  return table.see({item.id, occasion.now, is_click}, place);
+  return table.see({item.id, occasion.now, is_click}, item.place);
 }
 
-std::uint64_t BatchLookup::num_evicted() const {
+std::uint64_t BatchLookup::num_removals() const {
   std::uint64_t sum = 0;
-  for (const auto& table : tables_) sum += table->counts().evicted;
+  for (const auto& table : tables_) sum += table->num_removals();
   return sum;
+}
+
+void BatchLookup::check_rows_are_there() const {
+  if (num_removals() != removals_before_) {
+    throw std::logic_error("rows were removed from a table under a lookup; find them again");
+  }
 }
 
 // Lists the bags of every row, in the order of the batch.
@@ -230,6 +255,8 @@ void BatchLookup::pool(std::span<float> vectors) const {
   if (vectors.size() != num_samples_ * width()) {
     throw std::invalid_argument("the vectors must be one row of the lookup's width per sample");
   }
+  const auto locks = lock_all(tables_);  // another lookup may be about to change these rows
+  check_rows_are_there();
   const std::size_t num_tasks = (num_samples_ + kPoolSamples - 1) / kPoolSamples;
   parallel_for(num_tasks, [&](std::size_t task) {
     const std::size_t first = task * kPoolSamples;
@@ -241,17 +268,22 @@ void BatchLookup::pool_samples(std::size_t first, std::size_t last, float* vecto
   for (std::size_t f = 0; f < features_.size(); ++f) {
     const LookupFeature& feature = features_[f];
     const std::int64_t* offsets = &offsets_[feature.column * num_samples_];
+    const float* const* weights = weights_.data() + begins_[f];
+    const std::size_t num_weights = begins_[f + 1] - begins_[f];
     for (std::size_t sample = first; sample < last; ++sample) {
       float* vector = vectors + (sample * features_.size() + f) * dim_;
-      const auto begin = static_cast<std::size_t>(offsets[sample]);
-      const auto end = static_cast<std::size_t>(offsets[sample + 1]);
-      if (end - begin == 1 && weights_[begin] != nullptr) {
-        std::memcpy(vector, weights_[begin], dim_ * sizeof(float));
+      const auto begin = static_cast<std::size_t>(offsets[sample] - offsets[0]);
+      const auto end = static_cast<std::size_t>(offsets[sample + 1] - offsets[0]);
+      if (end + kAhead < num_weights && weights[end + kAhead] != nullptr) {
+        prefetch(weights[end + kAhead], dim_);
+      }
+      if (end - begin == 1 && weights[begin] != nullptr) {
+        std::memcpy(vector, weights[begin], dim_ * sizeof(float));
         continue;
       }
       std::fill_n(vector, dim_, 0.0f);
       for (std::size_t n = begin; n < end; ++n) {
-        if (weights_[n] != nullptr) add(vector, weights_[n], dim_);
+        if (weights[n] != nullptr) add(vector, weights[n], dim_);
       }
       const float scale = scale_of(feature, end - begin);
       if (scale != 1.0f) multiply(vector, dim_, scale);
@@ -264,7 +296,7 @@ void BatchLookup::apply(std::span<const float> grads, float lr) {
     throw std::invalid_argument("the gradient must have the shape of the vectors");
   }
   const auto locks = lock_all(tables_);
-  if (num_evicted() != evicted_before_) throw std::logic_error("rows were evicted under a lookup");
+  check_rows_are_there();
   parallel_for(partitions_.size(), [&](std::size_t p) {
     const Partition& partition = partitions_[p];
     if (partition.is_frozen) return;
@@ -273,7 +305,7 @@ void BatchLookup::apply(std::span<const float> grads, float lr) {
     std::vector<float> sum(dim_);
     for (std::size_t r = 0; r < partition.rows.size(); ++r) {
       if (r + kAhead < partition.rows.size()) {
-        prefetch_row(partition.rows[r + kAhead], stride);
+        prefetch(partition.rows[r + kAhead].address(), stride);
         __builtin_prefetch(&grads[partition.bags[partition.begin[r + kAhead]] * dim_]);
       }
       std::ranges::fill(sum, 0.0f);

@@ -42,9 +42,9 @@ Row Table::see(const Sight& sight, Place place) {
       row = create(sight.id, place);
     } else {
       Candidates& candidates = buckets_[place.bucket].candidates;
-      const Candidate counted = candidates.count(sight.id, place.tag, sight.now, sight.is_click);
+      const Candidate counted = candidates.count(sight.id, sight.now, sight.is_click);
       if (!options_.admission.admits(counted)) return Row();
-      candidates.erase(sight.id, place.tag);
+      candidates.erase(sight.id);
       row = create(sight.id, place);
       row.header().show = static_cast<float>(counted.show) - 1.0f;
       row.header().click = static_cast<float>(counted.click) - (sight.is_click ? 1.0f : 0.0f);
@@ -84,6 +84,7 @@ Row Table::create(std::uint64_t id, Place place) {
 }
 
 void Table::clear() {
+  ++num_removals_;
   buckets_ = std::vector<Bucket>(kNumBuckets);
   arena_.clear();
 }
@@ -92,6 +93,7 @@ void Table::evict(std::uint64_t id, Place place) {
   Bucket& bucket = buckets_[place.bucket];
   const Row row = find(id, place);
   if (!row) return;
+  ++num_removals_;
   row.header().version = 0;
   if (!has_range()) {
     const auto is_it = [&](std::uint32_t number) { return bucket.slab.at(number, stride_) == row; };

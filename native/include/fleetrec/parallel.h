@@ -5,7 +5,46 @@
 #include <cstddef>
 #include <exception>
 
+#ifdef FLEETREC_STD_THREADS
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+#endif
+
 namespace fleetrec {
+
+#ifdef FLEETREC_STD_THREADS
+
+inline std::atomic<std::size_t> num_std_threads{2};
+
+// The same contract as below, for ThreadSanitizer: it cannot see how OpenMP's threads wait for each
+// other and would report every loop. Threads are made anew in every call, which is slow.
+template <typename Work>
+void parallel_for(std::size_t num_tasks, const Work& work) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto take_tasks = [&] {
+    for (std::size_t i = next++; i < num_tasks; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (failure == nullptr) failure = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::jthread> others;
+  const std::size_t num_threads = std::min<std::size_t>(num_std_threads, num_tasks);
+  while (others.size() + 1 < num_threads) others.emplace_back(take_tasks);
+  take_tasks();
+  others.clear();
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+#else
 
 // Calls `work(i)` for every i below `num_tasks`, on the threads of OpenMP: they are the ones that
 // torch computes with, so that the two never compete for cores. Which thread takes which task is
@@ -28,5 +67,7 @@ void parallel_for(std::size_t num_tasks, const Work& work) {
   }
   if (failure != nullptr) std::rethrow_exception(failure);
 }
+
+#endif
 
 }  // namespace fleetrec

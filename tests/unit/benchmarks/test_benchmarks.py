@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from benchmarks import criteo_like, end_to_end, run, slot_text
+from benchmarks import criteo_like, end_to_end, large, run, slot_text, store
 from benchmarks.criteo_like import CARDINALITIES, LABEL, SPARSE
 from benchmarks.figure import Figure
 from fleetrec._native import SlotParser
@@ -79,6 +81,40 @@ def test_training_end_to_end_is_measured(parts):
     figures = end_to_end.measure(parts, batch_size=32, num_rounds=2, hidden=(8,))
     assert all(figure.value > 0 for figure in figures)
     assert [figure.target for figure in figures if figure.ratio] == [0.85, None]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # FBGEMM's, if it is installed
+def test_the_store_is_measured():
+    said: list[str] = []
+    figures = store.measure(
+        batch_size=16, num_rounds=2, num_ids=2600, growth_rows=500, say=said.append
+    )
+    assert all(figure.value > 0 and figure.ratio > 0 for figure in figures)
+    assert [figure.target for figure in figures[:2]] == [4.0, 4.0]
+    names = [figure.name for figure in figures]
+    assert ("store: rowwise_adagrad over FBGEMM" in names) != bool(said)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_the_store_and_torch_do_the_same_work(optimizer):
+    make_torch = {"adam": store.sparse_adam, "adagrad": store.adagrad}[optimizer]
+    batches = store.Batches(num_ids=260, batch_size=16)
+    ours = store.NativeStep(batches, optimizer=optimizer, static=True)
+    theirs = store.EmbeddingBagStep(batches, make_torch)
+    ids_N = np.arange(batches.num_ids)
+    theirs.bag.weight.data.copy_(torch.from_numpy(ours.table.pull(ids_N, create=False)))
+    for contender in (ours, theirs):
+        contender.step(0)
+    moved = torch.from_numpy(ours.table.pull(ids_N, create=False))
+    # SparseAdam's eps means another thing than Adam's; it shows where gradients nearly cancel.
+    differences = (moved - theirs.bag.weight.data).abs().flatten()
+    assert differences.quantile(0.95) < 1e-5
+
+
+def test_a_large_table_is_measured():
+    figures = large.measure(num_rows=20_000)
+    assert all(figure.value > 0 for figure in figures[:3])
+    assert figures[2].ratio is not None
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ enum class Purpose {
 // What a lookup is for, and what training knows beyond the ids.
 struct Occasion {
   Purpose purpose = Purpose::kRead;
-  std::uint32_t now = 0;          // event time, in seconds
-  std::span<const float> labels;  // by sample, above 0.5 counts as click; empty: no clicks
+  std::uint32_t now = 0;               // event time, in seconds
+  std::span<const float> labels = {};  // by sample, above 0.5 counts as click; empty: no clicks
 };
 
 struct IdOutOfRange {
@@ -59,20 +59,21 @@ class BatchLookup {
   std::size_t dim() const { return dim_; }
   std::size_t width() const { return features_.size() * dim_; }
 
-  // Finds the rows. Throws IdOutOfRange before anything has changed.
+  // Finds the rows. Throws IdOutOfRange before anything has changed, here or in a table.
   void find(const JaggedIds& batch, const Occasion& occasion);
 
-  // Writes the pooled vectors, num_samples rows of width().
+  // Writes the pooled vectors, num_samples rows of width(). Like apply, throws std::logic_error if
+  // a table lost rows since find: they are addresses by now.
   void pool(std::span<float> vectors) const;
 
-  // Sums the gradient of the vectors per row and applies the optimizer, once per row. Nothing may
-  // be evicted between find and apply.
+  // Sums the gradient of the vectors per row and applies the optimizer, once per row.
   void apply(std::span<const float> grads, float lr);
 
  private:
   struct Item {
     std::uint64_t id;
-    std::uint32_t position;  // in the ids of the batch
+    Place place;
+    std::uint32_t position;  // in weights_
     std::uint32_t bag;       // number of the vector: sample * features + feature
   };
   // A stretch of samples of one feature.
@@ -96,15 +97,16 @@ class BatchLookup {
   static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
 
   void check_batch(const JaggedIds& batch, const Occasion& occasion) const;
+  void count(const JaggedIds& batch);
   void scatter(const JaggedIds& batch);
   void resolve(Partition& partition, const Occasion& occasion);
-  Row look_up(Table& table, const Item& item, Place place, const Occasion& occasion) const;
-  std::uint64_t num_evicted() const;
+  Row look_up(Table& table, const Item& item, const Occasion& occasion) const;
+  std::uint64_t num_removals() const;
+  void check_rows_are_there() const;
   void group(Partition& partition) const;
   void pool_samples(std::size_t first, std::size_t last, float* vectors) const;
   float scale_of(const LookupFeature& feature, std::size_t num_ids) const;
   float scale_of_bag(std::size_t bag) const;
-  std::size_t partition_of(const LookupFeature& feature, std::uint64_t id) const;
   static std::uint32_t number_of(std::vector<Row>& rows, const Row& row);
 
   std::vector<std::shared_ptr<Table>> tables_;
@@ -112,11 +114,12 @@ class BatchLookup {
   std::size_t dim_;
   std::size_t num_samples_ = 0;
   bool is_plain_ = true;  // all combiners are sums
-  std::uint64_t evicted_before_ = 0;
+  std::uint64_t removals_before_ = 0;
   std::vector<Stretch> stretches_;
   std::vector<std::uint32_t> counts_;  // by stretch and partition
   std::vector<Item> items_;
-  std::vector<const float*> weights_;  // by position; nullptr: no row
+  std::vector<const float*> weights_;  // of all ids, feature by feature; nullptr: no row
+  std::vector<std::size_t> begins_;    // by feature, where it starts in weights_
   std::vector<std::int64_t> offsets_;  // of the batch
   std::vector<Partition> partitions_;
 };

@@ -18,11 +18,9 @@ class Index {
     if (!entries_.empty()) __builtin_prefetch(&entries_[tag & mask_]);
   }
 
-  // Returns the row of the first entry if its tag is this one.
+  // Returns the first row with this tag, or kNone.
   std::uint32_t peek(std::uint32_t tag) const {
-    if (entries_.empty()) return kNone;
-    const std::uint64_t entry = entries_[tag & mask_];
-    return entry != 0 && entry >> 32 == tag ? static_cast<std::uint32_t>(entry) - 1 : kNone;
+    return find(tag, [](std::uint32_t) { return true; });
   }
 
   // Returns the first row with this tag for which `is_it` holds, or kNone.

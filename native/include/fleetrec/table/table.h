@@ -79,7 +79,7 @@ class Table {
     if (!has_range()) buckets_[place.bucket].index.prefetch(place.tag);
   }
 
-  // Returns what is probably the row of a place, for fetching it ahead; looks at one entry only.
+  // Returns what is probably the row of a place, for fetching it ahead; does not look at rows.
   Row peek(Place place) const {
     const Bucket& bucket = buckets_[place.bucket];
     const std::uint32_t number = has_range() ? place.tag : bucket.index.peek(place.tag);
@@ -118,6 +118,9 @@ class Table {
   std::size_t num_bytes() const;
   TableCounts counts() const;
 
+  // Rises whenever rows go: those found before may be gone, or belong to other ids by now.
+  std::uint64_t num_removals() const { return num_removals_; }
+
   std::span<Bucket> buckets() { return buckets_; }
   std::span<const Bucket> buckets() const { return buckets_; }
 
@@ -145,6 +148,7 @@ class Table {
   Arena arena_;
   std::vector<Bucket> buckets_;
   std::uint32_t version_ = 1;
+  std::atomic<std::uint64_t> num_removals_ = 0;  // buckets may be cleared out by several threads
   std::mutex mutex_;
 };
 
