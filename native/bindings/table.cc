@@ -122,6 +122,17 @@ void push(const std::shared_ptr<Table>& table, const Ids& ids, const Matrix& gra
   lookup.apply(to_span(grads), static_cast<float>(lr));
 }
 
+std::size_t evict(Table& table, const Ids& ids) {
+  const nb::gil_scoped_release released;
+  const std::lock_guard lock(table.mutex());
+  const std::uint64_t before = table.counts().evicted;
+  for (const std::int64_t signed_id : to_span(ids)) {
+    const auto id = static_cast<std::uint64_t>(signed_id);
+    if (table.is_in_range(id)) table.evict(id, table.place(id));
+  }
+  return table.counts().evicted - before;
+}
+
 // Columns in memory that Python may take over.
 template <typename T>
 struct Column {
@@ -300,6 +311,7 @@ void bind_table(nb::module_& module) {
       .def("__len__", &Table::size)
       .def("pull", &pull, "ids"_a.noconvert(), nb::kw_only(), "create"_a)
       .def("push", &push, "ids"_a.noconvert(), "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
+      .def("evict", &evict, "ids"_a.noconvert())
       .def("snapshot", &snapshot)
       .def("restore", &restore, nb::kw_only(), "ids"_a.noconvert(), "rows"_a.noconvert(),
            "state"_a.noconvert() = nb::none(), "shows"_a.noconvert() = nb::none(),

@@ -34,11 +34,9 @@ AdmissionKind admission_kind(const std::string& name) {
   throw std::invalid_argument("no admission is called '" + name + "'");
 }
 
-const Candidate& Candidates::count(std::uint64_t id, std::uint32_t tag, std::uint32_t now,
-                                   bool is_click) {
-  if ((size_ + 1) * 4 > entries_.size() * 3)
-    rebuild(std::max<std::size_t>(entries_.size() * 2, 4), 0);
-  Candidate& candidate = entries_[find(id, tag)];
+const Candidate& Candidates::count(std::uint64_t id, std::uint32_t now, bool is_click) {
+  make_room();
+  Candidate& candidate = entries_[find(id)];
   if (candidate.show == 0) {
     candidate.id = id;
     ++size_;
@@ -50,8 +48,14 @@ const Candidate& Candidates::count(std::uint64_t id, std::uint32_t tag, std::uin
   return candidate;
 }
 
-void Candidates::erase(std::uint64_t id, std::uint32_t tag) {
-  std::size_t hole = find(id, tag);
+void Candidates::insert(const Candidate& candidate) {
+  make_room();
+  entries_[find(candidate.id)] = candidate;
+  ++size_;
+}
+
+void Candidates::erase(std::uint64_t id) {
+  std::size_t hole = find(id);
   for (std::size_t at = (hole + 1) & mask_; entries_[at].show != 0; at = (at + 1) & mask_) {
     const std::size_t home = place_of(entries_[at].id).tag & mask_;
     if (((at - home) & mask_) >= ((at - hole) & mask_)) {
@@ -70,11 +74,18 @@ std::size_t Candidates::erase_older(std::uint32_t time) {
   return before - size_;
 }
 
-// Returns where the id is, or where it would be put.
-std::size_t Candidates::find(std::uint64_t id, std::uint32_t tag) const {
-  std::size_t at = tag & mask_;
+// Returns where the id is, or where it would be put. The tag is that of the hash also in a table
+// whose ids number the rows, as moving an entry must find the same home again.
+std::size_t Candidates::find(std::uint64_t id) const {
+  std::size_t at = place_of(id).tag & mask_;
   while (entries_[at].show != 0 && entries_[at].id != id) at = (at + 1) & mask_;
   return at;
+}
+
+void Candidates::make_room() {
+  if ((size_ + 1) * 4 > entries_.size() * 3) {
+    rebuild(std::max<std::size_t>(entries_.size() * 2, 4), 0);
+  }
 }
 
 void Candidates::rebuild(std::size_t capacity, std::uint32_t oldest) {
@@ -84,7 +95,7 @@ void Candidates::rebuild(std::size_t capacity, std::uint32_t oldest) {
   size_ = 0;
   for (const Candidate& candidate : old) {
     if (candidate.show == 0 || candidate.last_seen < oldest) continue;
-    entries_[find(candidate.id, place_of(candidate.id).tag)] = candidate;
+    entries_[find(candidate.id)] = candidate;
     ++size_;
   }
 }

@@ -1,7 +1,8 @@
 """The native parts of FleetRec."""
 
 from collections.abc import Sequence
-from typing import Any, final
+from os import PathLike
+from typing import Any, Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -156,6 +157,9 @@ class Table:
     ) -> None:
         """Apply gradients, summed per id, to the rows that exist."""
 
+    def evict(self, ids: npt.NDArray[np.int64]) -> int:
+        """Remove rows; the next delta tells of it. Returns how many there were."""
+
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Return all rows ordered by unsigned id: ids, rows, state, shows, clicks, last_seen."""
 
@@ -217,3 +221,66 @@ class BatchLookup:
 
     def apply(self, grads: npt.NDArray[np.float32], *, lr: float) -> None:
         """Sum the gradient of the vectors per row and let the optimizer move the rows."""
+
+class SnapshotError(ValueError):
+    """A snapshot or a log that is damaged, incomplete, out of order or of another table."""
+
+@final
+class Cut:
+    """A line in the history of a table: what changes behind it belongs to the next delta.
+
+    Write one snapshot, publish it, commit. Without the commit, the next snapshot holds everything
+    that this one was to hold.
+    """
+
+    def __init__(self, table: Table) -> None: ...
+    @property
+    def version(self) -> int:
+        """Of the table at the cut."""
+
+    def write(
+        self,
+        directory: str | PathLike[str],
+        *,
+        kind: Literal["base", "delta"],
+        num_shards: int = 1,
+        lsn: int = 0,
+        sync: bool = False,
+    ) -> dict[str, int]:
+        """Write the table as it is now, which is locked meanwhile; see table-snapshot.md.
+
+        Args:
+            directory: An existing folder without a snapshot.
+            kind: All rows, or those that changed since the snapshot committed last.
+            num_shards: Files, written side by side; from 1 to 1024.
+            lsn: Number of the last log record that the table contains.
+            sync: Wait until the files are on the disk.
+
+        Returns:
+            rows, tombstones, candidates, bytes, version, fingerprint, lsn.
+
+        Raises:
+            OSError: A file could not be written; all files of this call are removed.
+            RuntimeError: A delta without a parent, or the table was cleared or another cut
+                committed since this one began.
+        """
+
+    def commit(self) -> None:
+        """Make what was written the parent of the next delta, and forget older tombstones.
+
+        Raises:
+            RuntimeError: Nothing was written, or the table was cleared or another cut committed
+                since this one began.
+        """
+
+def read_snapshot(table: Table, directories: Sequence[str | PathLike[str]]) -> dict[str, int]:
+    """Replace a table by a base and the deltas that follow it.
+
+    Returns:
+        As ``Cut.write``; entries and bytes are sums over all directories, the rest is that of the
+        last.
+
+    Raises:
+        SnapshotError: With file and offset; the table is empty then.
+        ValueError: No directory was given; the table is empty then.
+    """

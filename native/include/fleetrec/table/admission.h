@@ -38,10 +38,13 @@ AdmissionKind admission_kind(const std::string& name);
 class Candidates {
  public:
   // Counts one sight of the id and returns its counter, valid until the next call.
-  const Candidate& count(std::uint64_t id, std::uint32_t tag, std::uint32_t now, bool is_click);
+  const Candidate& count(std::uint64_t id, std::uint32_t now, bool is_click);
+
+  // Adds one as it is; its id must not be there, its show not 0.
+  void insert(const Candidate& candidate);
 
   // Forgets an id that is there.
-  void erase(std::uint64_t id, std::uint32_t tag);
+  void erase(std::uint64_t id);
 
   // Forgets those seen last before `time`; returns how many.
   std::size_t erase_older(std::uint32_t time);
@@ -51,7 +54,8 @@ class Candidates {
   const std::vector<Candidate>& entries() const { return entries_; }
 
  private:
-  std::size_t find(std::uint64_t id, std::uint32_t tag) const;
+  std::size_t find(std::uint64_t id) const;
+  void make_room();
   void rebuild(std::size_t capacity, std::uint32_t oldest);
 
   std::vector<Candidate> entries_;

@@ -42,6 +42,12 @@ struct Occasion {
   std::span<const float> labels;  // by sample, above 0.5 counts as click; empty: no clicks
 };
 
+// What `apply` did to one table: rows that changed, and the summed gradient of each.
+struct TableChanges {
+  std::vector<std::uint64_t> ids;
+  std::vector<float> grads;
+};
+
 struct IdOutOfRange {
   std::size_t column;
   std::uint64_t id;
@@ -66,8 +72,12 @@ class BatchLookup {
   void pool(std::span<float> vectors) const;
 
   // Sums the gradient of the vectors per row and applies the optimizer, once per row. Nothing may
-  // be evicted between find and apply.
-  void apply(std::span<const float> grads, float lr);
+  // be evicted between find and apply. Fills `changes`, if given, with an entry per table.
+  void apply(std::span<const float> grads, float lr, std::vector<TableChanges>* changes = nullptr);
+
+  // Lists what `find` counted in one table, in an order that gives the same rows if it is counted
+  // again; `occasion` is that of the find.
+  std::vector<Sight> sights(std::size_t table, const Occasion& occasion) const;
 
  private:
   struct Item {
@@ -91,6 +101,7 @@ class BatchLookup {
         begin;  // by row, where its bags start in `bags`; one more at the end
     std::vector<std::uint32_t> bags;
     std::vector<std::uint32_t> row_of;  // by item; scratch
+    TableChanges changes;               // if asked for
   };
 
   static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
@@ -99,7 +110,9 @@ class BatchLookup {
   void scatter(const JaggedIds& batch);
   void resolve(Partition& partition, const Occasion& occasion);
   Row look_up(Table& table, const Item& item, Place place, const Occasion& occasion) const;
-  std::uint64_t num_evicted() const;
+  bool is_click(const Item& item, const Occasion& occasion) const;
+  void apply(Partition& partition, std::span<const float> grads, float lr, bool keep_changes);
+  std::uint64_t num_removals() const;
   void group(Partition& partition) const;
   void pool_samples(std::size_t first, std::size_t last, float* vectors) const;
   float scale_of(const LookupFeature& feature, std::size_t num_ids) const;
@@ -112,7 +125,7 @@ class BatchLookup {
   std::size_t dim_;
   std::size_t num_samples_ = 0;
   bool is_plain_ = true;  // all combiners are sums
-  std::uint64_t evicted_before_ = 0;
+  std::uint64_t removals_before_ = 0;
   std::vector<Stretch> stretches_;
   std::vector<std::uint32_t> counts_;  // by stretch and partition
   std::vector<Item> items_;
