@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetrec._native import BatchLookup, Cut, Table
+from fleetrec._native import BatchLookup, Cut, LogRecord, Table
 
 
 def make_native_table(
@@ -63,3 +63,17 @@ def content(table):
 
 def same(one, other):
     return content(one) == content(other)
+
+
+def train_and_log(table, log, ids, *, now=0, labels=None, evicted=(), **request):
+    """Do one step, and append to the log what it did."""
+    lookup, vectors = train(table, ids, now=now, labels=labels, step=False)
+    record = LogRecord()
+    record.add_sights(0, *lookup.sights(0, labels=labels), now=now)
+    grads = np.linspace(-1, 1, vectors.size, dtype=np.float32).reshape(vectors.shape)
+    ((moved, sums),) = lookup.apply_and_tell(grads, lr=0.1)
+    record.add_push(0, moved, sums, lr=0.1)
+    if len(evicted):
+        table.evict(np.array(evicted, np.int64))
+        record.add_eviction(0, np.array(evicted, np.int64))
+    return log.append(record, **request)

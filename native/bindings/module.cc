@@ -7,4 +7,5 @@ NB_MODULE(_native, module) {
   fleetrec::bind_parse(module);
   fleetrec::bind_table(module);
   fleetrec::bind_snapshot(module);
+  fleetrec::bind_log(module);
 }

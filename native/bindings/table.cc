@@ -9,6 +9,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "bindings.h"
@@ -249,6 +250,43 @@ void find(BatchLookup& lookup, const Ids& ids, const Ids& offsets, std::size_t n
                .labels = labels ? to_span(*labels) : std::span<const float>()});
 }
 
+template <typename T, typename Value>
+Column<T> to_column(const std::vector<Value>& values, std::size_t num_columns = 1) {
+  Column<T> column(values.size() / num_columns, num_columns);
+  std::ranges::transform(values, column.span().begin(),
+                         [](const Value& value) { return static_cast<T>(value); });
+  return column;
+}
+
+nb::tuple sights(const BatchLookup& lookup, std::size_t table,
+                 const std::optional<Vector>& labels) {
+  const std::vector<Sight> seen = lookup.sights(
+      table,
+      {.purpose = Purpose::kTrain, .labels = labels ? to_span(*labels) : std::span<const float>()});
+  Column<std::int64_t> ids(seen.size());
+  Column<std::uint8_t> clicks(seen.size());
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    ids.span()[i] = static_cast<std::int64_t>(seen[i].id);
+    clicks.span()[i] = seen[i].is_click ? 1 : 0;
+  }
+  return nb::make_tuple(ids.release(1), clicks.release(1));
+}
+
+nb::list apply_and_tell(BatchLookup& lookup, const Matrix& grads, double lr) {
+  std::vector<TableChanges> changes;
+  {
+    const nb::gil_scoped_release released;
+    lookup.apply(to_span(grads), static_cast<float>(lr), &changes);
+  }
+  nb::list told;
+  for (const TableChanges& change : changes) {
+    auto ids = to_column<std::int64_t>(change.ids);
+    auto sums = to_column<float>(change.grads, lookup.dim());
+    told.append(nb::make_tuple(ids.release(1), sums.release(2)));
+  }
+  return told;
+}
+
 nb::dict optimizer_schema() {
   nb::dict schema;
   for (const RowOptimizerInfo& info : row_optimizers()) {
@@ -290,7 +328,9 @@ void bind_lookup(nb::module_& module) {
             const nb::gil_scoped_release released;
             lookup.apply(to_span(grads), static_cast<float>(lr));
           },
-          "grads"_a.noconvert(), nb::kw_only(), "lr"_a);
+          "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
+      .def("apply_and_tell", &apply_and_tell, "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
+      .def("sights", &sights, "table"_a, nb::kw_only(), "labels"_a.noconvert() = nb::none());
 }
 
 }  // namespace

@@ -44,6 +44,12 @@ void OutputFile::sync() {
   if (::fdatasync(descriptor_.number()) != 0) throw WriteFault(path_, errno);
 }
 
+void OutputFile::publish(const std::filesystem::path& path) {
+  if (::link(path_.c_str(), path.c_str()) != 0) throw WriteFault(path, errno);
+  ::unlink(path_.c_str());  // a second name does no harm
+  path_ = path;
+}
+
 bool OutputFile::try_rewind(std::uint64_t offset) {
   const auto end = static_cast<off_t>(offset);
   if (::ftruncate(descriptor_.number(), end) != 0) return false;

@@ -222,6 +222,21 @@ class BatchLookup:
     def apply(self, grads: npt.NDArray[np.float32], *, lr: float) -> None:
         """Sum the gradient of the vectors per row and let the optimizer move the rows."""
 
+    def apply_and_tell(
+        self, grads: npt.NDArray[np.float32], *, lr: float
+    ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
+        """Do the same and return, for each table, the ids that moved and their summed gradients."""
+
+    def sights(
+        self, table: int, *, labels: npt.NDArray[np.float32] | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+        """Return what ``find`` counted in one table: ids and clicks, for a log.
+
+        Args:
+            table: Number of the table.
+            labels: Those that ``find`` was given.
+        """
+
 class SnapshotError(ValueError):
     """A snapshot or a log that is damaged, incomplete, out of order or of another table."""
 
@@ -283,4 +298,88 @@ def read_snapshot(table: Table, directories: Sequence[str | PathLike[str]]) -> d
     Raises:
         SnapshotError: With file and offset; the table is empty then.
         ValueError: No directory was given; the table is empty then.
+    """
+
+@final
+class LogRecord:
+    """What one request did to the tables; a log holds all of it or nothing."""
+
+    def __init__(self) -> None: ...
+    def add_sights(
+        self, table: int, ids: npt.NDArray[np.int64], clicks: npt.NDArray[np.uint8], *, now: int
+    ) -> None:
+        """Add every occurrence of an id in training, in order; clicks are 0 or 1."""
+
+    def add_push(
+        self, table: int, ids: npt.NDArray[np.int64], grads: npt.NDArray[np.float32], *, lr: float
+    ) -> None:
+        """Add summed gradients of different ids that have rows."""
+
+    def add_eviction(self, table: int, ids: npt.NDArray[np.int64]) -> None:
+        """Add ids whose rows were removed."""
+
+@final
+class TableLog:
+    """A segment of a log that is being written; see table-log.md. Threads may share it."""
+
+    def __init__(
+        self, path: str | PathLike[str], tables: Sequence[Table], *, first_lsn: int = 1
+    ) -> None:
+        """Create the file.
+
+        Args:
+            path: A file that does not exist.
+            tables: Operations name a table by its number in this list.
+            first_lsn: Number of the first record.
+
+        Raises:
+            OSError: The file exists or cannot be written.
+        """
+
+    @property
+    def last_lsn(self) -> int:
+        """Number of the last record appended; that before the first if there is none."""
+
+    def append(
+        self, record: LogRecord, *, worker: int = 0, incarnation: int = 0, sequence: int = 0
+    ) -> int:
+        """Take a record into the next commit and return its number.
+
+        Raises:
+            ValueError: It names a table or a width that the log does not have, or is too long.
+        """
+
+    def commit(self, level: Literal["process", "disk"]) -> int:
+        """Make all records appended so far survive the process, or the machine.
+
+        Returns:
+            The last number that is safe.
+
+        Raises:
+            OSError: It failed; the records wait for the next commit.
+            RuntimeError: An earlier failure broke the log.
+        """
+
+def replay_log(
+    tables: Sequence[Table],
+    segments: Sequence[str | PathLike[str]],
+    *,
+    after_lsn: int = 0,
+    torn_tail: Literal["keep", "truncate"] = "keep",
+) -> dict[str, Any]:
+    """Apply the records behind ``after_lsn``; gives the tables that were logged, bit for bit.
+
+    Args:
+        tables: Those of the log, in its order, as they were after record ``after_lsn``.
+        segments: Files in order.
+        after_lsn: Last record that the tables contain.
+        torn_tail: What to do with an incomplete record at the end, which a crash leaves.
+
+    Returns:
+        ``last_lsn`` of the tables now; ``applied``, how many records; ``torn``, None or (path,
+        offset, reason); ``requests``, for each worker its last (incarnation, sequence).
+
+    Raises:
+        SnapshotError: The log is damaged or of other tables, which are unchanged; or it does not
+            follow them: then they are empty.
     """

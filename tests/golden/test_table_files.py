@@ -1,8 +1,8 @@
-"""The exact bytes of a tiny snapshot, as docs/formats writes them down."""
+"""The exact bytes of a tiny snapshot and a tiny log, as docs/formats writes them down."""
 
 import numpy as np
 
-from fleetrec._native import Cut, Table, read_snapshot
+from fleetrec._native import Cut, LogRecord, Table, TableLog, read_snapshot, replay_log
 from making_tables import same, train
 
 
@@ -133,3 +133,68 @@ def test_a_file_made_by_hand_is_read(tmp_path):
     stats = read_snapshot(table, [tmp_path])
     assert (stats["rows"], stats["candidates"], stats["lsn"]) == (2, 1, 42)
     assert same(table, make_base())
+
+
+LOG_HEADER = bytes.fromhex(
+    "46524543544c4f47"  # FRECTLOG
+    "01000000 2f000000"  # format 1, header of 47 bytes
+    "2b00000000000000"  # first record is 43
+    "01000000 00000000"  # one table
+    "02000000 03000000 616473"  # of width 2: ads
+)
+FIRST = bytes.fromhex(
+    "2b00000000000000"  # record 43
+    "07000000 01000000 0900000000000000"  # worker 7, incarnation 1, sequence 9
+    "01000000 02000000"  # of one table, two operations
+    "01000000 00000000 02000000 0a000000"  # sights, table 0, 2 ids, time 10
+    "0100000000000000 0300000000000000"  # ids
+    "01 00"  # a click on 1
+    "02000000 00000000 01000000 0000003f"  # push, table 0, 1 id, learning rate 0.5
+    "0100000000000000"  # id
+    "0000803f 000000c0"  # gradient 1, -2
+)
+SECOND = bytes.fromhex(
+    "2c00000000000000"  # record 44
+    "00000000 00000000 0000000000000000"
+    "01000000 01000000"
+    "03000000 00000000 01000000 00000000"  # eviction, table 0, 1 id
+    "0500000000000000"
+)
+
+
+def framed(body):
+    num_bytes = len(body).to_bytes(4, "little")
+    return num_bytes + crc32c(num_bytes + body) + body
+
+
+LOG = LOG_HEADER + crc32c(LOG_HEADER) + framed(FIRST) + framed(SECOND)
+
+
+def test_bytes_of_a_log(tmp_path):
+    path = tmp_path / "1.log"
+    log = TableLog(path, [make_tiny_table()], first_lsn=43)
+    record = LogRecord()
+    record.add_sights(0, np.array([1, 3]), np.array([1, 0], np.uint8), now=10)
+    record.add_push(0, np.array([1]), np.array([[1, -2]], np.float32), lr=0.5)
+    assert log.append(record, worker=7, incarnation=1, sequence=9) == 43
+    record = LogRecord()
+    record.add_eviction(0, np.array([5]))
+    assert log.append(record) == 44
+    log.commit("disk")
+    assert path.read_bytes().hex(" ", 4) == LOG.hex(" ", 4)
+    assert (LOG[43:47].hex(), LOG[51:55].hex()) == ("13814f63", "57cd01d8")
+
+
+def test_a_log_made_by_hand_is_replayed(tmp_path):
+    path = tmp_path / "1.log"
+    path.write_bytes(LOG)
+    table = make_base()
+    told = replay_log([table], [path], after_lsn=42)
+    assert told["requests"] == {0: (0, 0), 7: (1, 9)}
+    taken = table.snapshot()
+    assert taken["ids"].tolist() == [1, 3]  # the second sight of 3 gave it a row
+    assert taken["shows"].tolist() == [3, 2]
+    assert taken["clicks"].tolist() == [2, 0]
+    assert taken["last_seen"].tolist() == [10, 10]
+    assert taken["state"].tolist() == [[1.25, 4.25], [0.25, 0.25]]  # 0.25 and squared gradients
+    assert taken["rows"].tolist()[1] == [0.5, 0.5]

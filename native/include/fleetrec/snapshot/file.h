@@ -55,6 +55,8 @@ class OutputFile {
   void write(std::span<const std::byte> bytes);
   // Waits until the content is on the disk.
   void sync();
+  // Gives the file its final name, in the same folder. Throws WriteFault if that is taken.
+  void publish(const std::filesystem::path& path);
   // Cuts off what lies behind `offset` and continues there; false if the system refuses.
   bool try_rewind(std::uint64_t offset);
   void close();
