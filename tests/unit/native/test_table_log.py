@@ -30,7 +30,12 @@ def write_log(path, num_steps=4):
     labels = np.array([1, 0, 0, 1], np.float32)
     for step in range(num_steps):
         train_and_log(
-            table, log, [1, 2 + step, 2, -step], now=step, labels=labels, evicted=[2] if step == 1 else []
+            table,
+            log,
+            [1, 2 + step, 2, -step],
+            now=step,
+            labels=labels,
+            evicted=[2] if step == 1 else [],
         )
     log.commit("process")
     return table
@@ -105,9 +110,7 @@ def test_the_last_request_of_every_worker_is_known_again(tmp_path):
     table = make_table()
     log = TableLog(tmp_path / "1.log", [table])
     for worker, incarnation, sequence in [(0, 1, 8), (1, 1, 3), (0, 2, 1), (1, 1, 4)]:
-        train_and_log(
-            table, log, [1], worker=worker, incarnation=incarnation, sequence=sequence
-        )
+        train_and_log(table, log, [1], worker=worker, incarnation=incarnation, sequence=sequence)
     log.commit("process")
     told = replay_log([make_table()], [tmp_path / "1.log"], after_lsn=4)
     assert told["requests"] == {0: (2, 1), 1: (1, 4)}
