@@ -80,6 +80,7 @@ void BatchLookup::find(const JaggedIds& batch, const Occasion& occasion) {
   scatter(batch);
   parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], occasion); });
   removals_before_ = num_removals();
+  clears_before_ = num_clears();
 }
 
 void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) const {
@@ -213,10 +214,17 @@ std::vector<Sight> BatchLookup::sights(std::size_t table, const Occasion& occasi
   return seen;
 }
 
-// Counts everything that makes the rows of a lookup dangle.
+// Rows of an evicted id may be given to another.
 std::uint64_t BatchLookup::num_removals() const {
   std::uint64_t sum = 0;
-  for (const auto& table : tables_) sum += table->counts().evicted + (table->num_clears() << 32);
+  for (const auto& table : tables_) sum += table->counts().evicted;
+  return sum;
+}
+
+// Rows of a cleared table are no longer memory.
+std::uint64_t BatchLookup::num_clears() const {
+  std::uint64_t sum = 0;
+  for (const auto& table : tables_) sum += table->num_clears();
   return sum;
 }
 
@@ -249,6 +257,7 @@ void BatchLookup::pool(std::span<float> vectors) const {
   if (vectors.size() != num_samples_ * width()) {
     throw std::invalid_argument("the vectors must be one row of the lookup's width per sample");
   }
+  if (num_clears() != clears_before_) throw std::logic_error("a table was cleared under a lookup");
   const std::size_t num_tasks = (num_samples_ + kPoolSamples - 1) / kPoolSamples;
   parallel_for(num_tasks, [&](std::size_t task) {
     const std::size_t first = task * kPoolSamples;
@@ -284,6 +293,7 @@ void BatchLookup::apply(std::span<const float> grads, float lr,
     throw std::invalid_argument("the gradient must have the shape of the vectors");
   }
   const auto locks = lock_all(tables_);
+  if (num_clears() != clears_before_) throw std::logic_error("a table was cleared under a lookup");
   if (num_removals() != removals_before_)
     throw std::logic_error("rows were evicted under a lookup");
   parallel_for(partitions_.size(),

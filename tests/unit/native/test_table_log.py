@@ -2,6 +2,7 @@
 
 import resource
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -252,3 +253,21 @@ def test_a_commit_that_failed_is_made_up_for_by_the_next(tmp_path):
     copy = make_native_table()
     assert replay_log([copy], [tmp_path / "1.log"])["last_lsn"] == 3
     assert same(copy, table)
+
+
+def test_threads_share_a_log(tmp_path):
+    table = make_native_table()
+    log = TableLog(tmp_path / "1.log", [table])
+
+    def work(worker):
+        for sequence in range(1, 51):
+            record = LogRecord()
+            record.add_eviction(0, np.array([sequence]))
+            lsn = log.append(record, worker=worker, sequence=sequence)
+            assert log.commit("disk" if sequence % 10 == 0 else "process") >= lsn
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    told = replay_log([make_native_table()], [tmp_path / "1.log"])
+    assert told["applied"] == 200
+    assert told["requests"] == {worker: (0, 50) for worker in range(4)}

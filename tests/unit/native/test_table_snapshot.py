@@ -262,5 +262,7 @@ def test_a_lookup_notices_that_its_rows_were_replaced(tmp_path):
     write(table, tmp_path / "base")
     lookup, vectors = train(table, [1], step=False)
     read_snapshot(table, [tmp_path / "base"])
-    with pytest.raises(RuntimeError, match="evicted under a lookup"):
+    with pytest.raises(RuntimeError, match="cleared under a lookup"):
+        lookup.pool(vectors)
+    with pytest.raises(RuntimeError, match="cleared under a lookup"):
         lookup.apply(np.ones_like(vectors), lr=0.1)

@@ -68,7 +68,8 @@ class BatchLookup {
   // Finds the rows. Throws IdOutOfRange before anything has changed.
   void find(const JaggedIds& batch, const Occasion& occasion);
 
-  // Writes the pooled vectors, num_samples rows of width().
+  // Writes the pooled vectors, num_samples rows of width(). Throws std::logic_error if a table was
+  // cleared since: its rows are gone.
   void pool(std::span<float> vectors) const;
 
   // Sums the gradient of the vectors per row and applies the optimizer, once per row. Nothing may
@@ -113,6 +114,7 @@ class BatchLookup {
   bool is_click(const Item& item, const Occasion& occasion) const;
   void apply(Partition& partition, std::span<const float> grads, float lr, bool keep_changes);
   std::uint64_t num_removals() const;
+  std::uint64_t num_clears() const;
   void group(Partition& partition) const;
   void pool_samples(std::size_t first, std::size_t last, float* vectors) const;
   float scale_of(const LookupFeature& feature, std::size_t num_ids) const;
@@ -124,8 +126,9 @@ class BatchLookup {
   std::vector<LookupFeature> features_;
   std::size_t dim_;
   std::size_t num_samples_ = 0;
-  bool is_plain_ = true;  // all combiners are sums
-  std::uint64_t removals_before_ = 0;
+  bool is_plain_ = true;               // all combiners are sums
+  std::uint64_t removals_before_ = 0;  // when the rows were found
+  std::uint64_t clears_before_ = 0;
   std::vector<Stretch> stretches_;
   std::vector<std::uint32_t> counts_;  // by stretch and partition
   std::vector<Item> items_;
