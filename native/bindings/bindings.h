@@ -6,7 +6,10 @@
 
 namespace fleetrec {
 
+void bind_log(nanobind::module_& module);
+void bind_lookup(nanobind::module_& module);
 void bind_parse(nanobind::module_& module);
+void bind_snapshot(nanobind::module_& module);
 void bind_table(nanobind::module_& module);
 
 }  // namespace fleetrec

@@ -6,4 +6,7 @@ NB_MODULE(_native, module) {
   nanobind::set_leak_warnings(false);  // what lives until the process ends is no leak
   fleetrec::bind_parse(module);
   fleetrec::bind_table(module);
+  fleetrec::bind_lookup(module);
+  fleetrec::bind_snapshot(module);
+  fleetrec::bind_log(module);
 }

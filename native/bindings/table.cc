@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleetrec/table/table.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -9,31 +8,20 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <numeric>
 
+#include "arrays.h"
 #include "bindings.h"
 #include "fleetrec/table/batch_lookup.h"
 #include "fleetrec/table/evict.h"
 #include "fleetrec/table/rows.h"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+using namespace nanobind::literals;
 
 namespace fleetrec {
 namespace {
 
-template <typename T, typename... Shape>
-using Array = nb::ndarray<T, nb::device::cpu, nb::c_contig, Shape...>;
-using Ids = Array<const std::int64_t, nb::ndim<1>>;
-using Vector = Array<const float, nb::ndim<1>>;
-using Matrix = Array<const float, nb::ndim<2>>;
 using Named = std::map<std::string, double>;
-
-template <typename T, typename... Shape>
-std::span<T> to_span(const Array<T, Shape...>& array) {
-  return {array.data(), array.size()};
-}
 
 template <typename T>
 nb::ndarray<nb::numpy, T> new_array(std::vector<std::size_t> shape) {
@@ -124,23 +112,16 @@ void push(const std::shared_ptr<Table>& table, const Ids& ids, const Matrix& gra
   lookup.apply(to_span(grads), static_cast<float>(lr));
 }
 
-// Columns in memory that Python may take over.
-template <typename T>
-struct Column {
-  explicit Column(std::size_t num_rows, std::size_t num_columns = 1)
-      : memory(std::make_unique_for_overwrite<T[]>(num_rows * num_columns)),
-        shape{num_rows, num_columns} {}
-
-  std::span<T> span() { return {memory.get(), shape[0] * shape[1]}; }
-
-  nb::object release(std::size_t num_dims) {
-    nb::capsule owner(memory.get(), [](void* first) noexcept { delete[] static_cast<T*>(first); });
-    return nb::cast(nb::ndarray<nb::numpy, T>(memory.release(), num_dims, shape, owner));
+std::size_t evict(Table& table, const Ids& ids) {
+  const nb::gil_scoped_release released;
+  const std::lock_guard lock(table.mutex());
+  const std::uint64_t before = table.counts().evicted;
+  for (const std::int64_t signed_id : to_span(ids)) {
+    const auto id = static_cast<std::uint64_t>(signed_id);
+    if (table.is_in_range(id)) table.evict(id, table.place(id));
   }
-
-  std::unique_ptr<T[]> memory;
-  std::size_t shape[2];
-};
+  return table.counts().evicted - before;
+}
 
 struct Snapshot {
   Snapshot(const Table& table, std::size_t size, std::size_t num_candidates)
@@ -238,34 +219,6 @@ void restore_candidates(Table& table, const Ids& ids,
                          .counts = {const_cast<std::uint32_t*>(counts.data()), ids.size()}});
 }
 
-Combiner to_combiner(const std::string& name) {
-  if (name == "sum") return Combiner::kSum;
-  if (name == "mean") return Combiner::kMean;
-  if (name == "sqrtn") return Combiner::kSqrtN;
-  throw std::invalid_argument("no combiner is called '" + name + "'");
-}
-
-using FeatureTuple = std::tuple<std::size_t, std::size_t, std::string>;
-
-void make_lookup(BatchLookup* self, std::vector<std::shared_ptr<Table>> tables,
-                 const std::vector<FeatureTuple>& features,
-                 const std::vector<std::size_t>& frozen) {
-  std::vector<LookupFeature> wanted;
-  for (const auto& [column, table, combiner] : features) {
-    wanted.push_back({column, table, to_combiner(combiner)});
-  }
-  new (self) BatchLookup(std::move(tables), std::move(wanted), frozen);
-}
-
-void find(BatchLookup& lookup, const Ids& ids, const Ids& offsets, std::size_t num_samples,
-          bool training, std::uint32_t now, const std::optional<Vector>& labels) {
-  const nb::gil_scoped_release released;
-  lookup.find({to_span(ids), to_span(offsets), num_samples},
-              {.purpose = training ? Purpose::kTrain : Purpose::kRead,
-               .now = now,
-               .labels = labels ? to_span(*labels) : std::span<const float>()});
-}
-
 nb::dict optimizer_schema() {
   nb::dict schema;
   for (const RowOptimizerInfo& info : row_optimizers()) {
@@ -278,13 +231,6 @@ nb::dict optimizer_schema() {
   return schema;
 }
 
-nb::object to_ids(const std::vector<std::uint64_t>& ids) {
-  Column<std::int64_t> column(ids.size());
-  std::ranges::transform(ids, column.span().begin(),
-                         [](std::uint64_t id) { return static_cast<std::int64_t>(id); });
-  return column.release(1);
-}
-
 void bind_eviction(nb::class_<Table>& table) {
   table
       .def(
@@ -295,7 +241,7 @@ void bind_eviction(nb::class_<Table>& table) {
               const nb::gil_scoped_release released;
               removed = evict_unseen(self, before);
             }
-            return to_ids(removed);
+            return to_column<std::int64_t>(removed).release(1);
           },
           nb::kw_only(), "before"_a)
       .def(
@@ -306,7 +252,7 @@ void bind_eviction(nb::class_<Table>& table) {
               const nb::gil_scoped_release released;
               removed = evict_low_scores(self, {decay, threshold, show_weight, click_weight});
             }
-            return to_ids(removed);
+            return to_column<std::int64_t>(removed).release(1);
           },
           nb::kw_only(), "decay"_a, "threshold"_a, "show_weight"_a, "click_weight"_a)
       .def(
@@ -317,7 +263,7 @@ void bind_eviction(nb::class_<Table>& table) {
               const nb::gil_scoped_release released;
               removed = evict_beyond(self, capacity);
             }
-            return to_ids(removed);
+            return to_column<std::int64_t>(removed).release(1);
           },
           nb::kw_only(), "capacity"_a);
 }
@@ -348,38 +294,9 @@ nb::dict stats(Table& table) {
   return figures;
 }
 
-void bind_lookup(nb::module_& module) {
-  nb::class_<BatchLookup>(module, "BatchLookup", nb::is_final())
-      .def("__init__", &make_lookup, "tables"_a, "features"_a, "frozen"_a)
-      .def("find", &find, "ids"_a.noconvert(), "offsets"_a.noconvert(), "num_samples"_a,
-           nb::kw_only(), "training"_a, "now"_a = 0, "labels"_a.noconvert() = nb::none())
-      .def(
-          "pool",
-          [](const BatchLookup& lookup, const Array<float, nb::ndim<2>>& vectors) {
-            const nb::gil_scoped_release released;
-            lookup.pool(to_span(vectors));
-          },
-          "vectors"_a.noconvert())
-      .def(
-          "apply",
-          [](BatchLookup& lookup, const Matrix& grads, double lr) {
-            const nb::gil_scoped_release released;
-            lookup.apply(to_span(grads), static_cast<float>(lr));
-          },
-          "grads"_a.noconvert(), nb::kw_only(), "lr"_a);
-}
-
 }  // namespace
 
 void bind_table(nb::module_& module) {
-  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
-    try {
-      std::rethrow_exception(pointer);
-    } catch (const IdOutOfRange& fault) {
-      const nb::tuple place = nb::make_tuple(fault.column, fault.id);
-      PyErr_SetObject(PyExc_IndexError, place.ptr());
-    }
-  });
   module.def("optimizer_schema", &optimizer_schema);
   nb::class_<Table> table(module, "Table", nb::is_final());
   table
@@ -388,6 +305,7 @@ void bind_table(nb::module_& module) {
       .def("__len__", &size)
       .def("pull", &pull, "ids"_a.noconvert(), nb::kw_only(), "create"_a)
       .def("push", &push, "ids"_a.noconvert(), "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
+      .def("evict", &evict, "ids"_a.noconvert())
       .def("snapshot", &snapshot)
       .def("restore", &restore, nb::kw_only(), "ids"_a.noconvert(), "rows"_a.noconvert(),
            "state"_a.noconvert() = nb::none(), "shows"_a.noconvert() = nb::none(),
@@ -396,7 +314,6 @@ void bind_table(nb::module_& module) {
            "last_seen"_a.noconvert(), "counts"_a.noconvert())
       .def("stats", &stats);
   bind_eviction(table);
-  bind_lookup(module);
 }
 
 }  // namespace fleetrec

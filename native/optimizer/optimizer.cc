@@ -48,7 +48,8 @@ RegisterRowOptimizer::RegisterRowOptimizer(RowOptimizerInfo info) {
 
 GuardedOptimizer::GuardedOptimizer(const std::string& name, const NamedValues& hyperparameters,
                                    const Guards& guards)
-    : optimizer_(make_optimizer(name, hyperparameters)),
+    : name_(name),
+      optimizer_(make_optimizer(name, hyperparameters)),
       guards_(guards),
       is_guarded_(guards.l2 != 0.0 || guards.clip_value > 0.0 || guards.clip_norm > 0.0),
       is_bounded_(guards.min_weight < guards.max_weight) {}

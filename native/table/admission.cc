@@ -39,13 +39,6 @@ void Candidates::make_room() {
   rebuild(std::max<std::size_t>(entries_.size() * 2, 4), 0);
 }
 
-void Candidates::put(const Candidate& candidate) {
-  make_room();
-  Candidate& entry = entries_[find(candidate.id)];
-  if (entry.show == 0) ++size_;
-  entry = candidate;
-}
-
 const Candidate& Candidates::count(std::uint64_t id, std::uint32_t now, bool is_click) {
   make_room();
   Candidate& candidate = entries_[find(id)];
@@ -58,6 +51,12 @@ const Candidate& Candidates::count(std::uint64_t id, std::uint32_t now, bool is_
   if (is_click && candidate.click < kMax) ++candidate.click;
   candidate.last_seen = std::max(candidate.last_seen, now);
   return candidate;
+}
+
+void Candidates::insert(const Candidate& candidate) {
+  make_room();
+  entries_[find(candidate.id)] = candidate;
+  ++size_;
 }
 
 void Candidates::erase(std::uint64_t id) {

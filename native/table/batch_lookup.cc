@@ -209,11 +209,30 @@ void BatchLookup::resolve(Partition& partition, const Occasion& occasion) {
 
 Row BatchLookup::look_up(Table& table, const Item& item, const Occasion& occasion) const {
   if (occasion.purpose != Purpose::kTrain) return table.find(item.id, item.place);
-  const std::size_t sample = item.bag / features_.size();
-  const bool is_click = !occasion.labels.empty() && occasion.labels[sample] > 0.5f;
-  return table.see({item.id, occasion.now, is_click}, item.place);
+  return table.see({item.id, occasion.now, is_click(item, occasion)}, item.place);
 }
 
+bool BatchLookup::is_click(const Item& item, const Occasion& occasion) const {
+  return !occasion.labels.empty() && occasion.labels[item.bag / features_.size()] > 0.5f;
+}
+
+std::vector<Sight> BatchLookup::sights(std::size_t table, const Occasion& occasion) const {
+  if (table >= tables_.size()) throw std::invalid_argument("no such table");
+  if (!occasion.labels.empty() && occasion.labels.size() != num_samples_) {
+    throw std::invalid_argument("expected one label per sample");
+  }
+  std::vector<Sight> seen;
+  if (items_.empty()) return seen;
+  const std::size_t first = partitions_[table * kPartitionsPerTable].first;
+  const std::size_t last = partitions_[(table + 1) * kPartitionsPerTable - 1].last;
+  seen.reserve(last - first);
+  for (std::size_t i = first; i < last; ++i) {
+    seen.push_back({items_[i].id, occasion.now, is_click(items_[i], occasion)});
+  }
+  return seen;
+}
+
+// Rows of an evicted id may be given to another.
 std::uint64_t BatchLookup::num_removals() const {
   std::uint64_t sum = 0;
   for (const auto& table : tables_) sum += table->num_removals();
@@ -291,37 +310,56 @@ void BatchLookup::pool_samples(std::size_t first, std::size_t last, float* vecto
   }
 }
 
-void BatchLookup::apply(std::span<const float> grads, float lr) {
+void BatchLookup::apply(std::span<const float> grads, float lr,
+                        std::vector<TableChanges>* changes) {
   if (grads.size() != num_samples_ * width()) {
     throw std::invalid_argument("the gradient must have the shape of the vectors");
   }
   const auto locks = lock_all(tables_);
   check_rows_are_there();
-  parallel_for(partitions_.size(), [&](std::size_t p) {
-    const Partition& partition = partitions_[p];
-    if (partition.is_frozen) return;
-    const Table& table = *tables_[partition.table];
-    const std::size_t stride = table.layout().stride();
-    std::vector<float> sum(dim_);
-    for (std::size_t r = 0; r < partition.rows.size(); ++r) {
-      if (r + kAhead < partition.rows.size()) {
-        prefetch(partition.rows[r + kAhead].address(), stride);
-        __builtin_prefetch(&grads[partition.bags[partition.begin[r + kAhead]] * dim_]);
-      }
-      std::ranges::fill(sum, 0.0f);
-      for (std::uint32_t b = partition.begin[r]; b < partition.begin[r + 1]; ++b) {
-        const std::size_t bag = partition.bags[b];
-        const float* grad = &grads[bag * dim_];
-        if (is_plain_) {
-          add(sum.data(), grad, dim_);
-        } else {
-          add_scaled(sum.data(), grad, dim_, scale_of_bag(bag));
-        }
-      }
-      const Row row = partition.rows[r];
-      table.optimizer().update(row.weights(table.layout()), row.state(table.layout()), sum, lr);
+  parallel_for(partitions_.size(),
+               [&](std::size_t p) { apply(partitions_[p], grads, lr, changes != nullptr); });
+  if (changes == nullptr) return;
+  changes->assign(tables_.size(), {});
+  for (const Partition& partition : partitions_) {
+    TableChanges& all = (*changes)[partition.table];
+    all.ids.insert(all.ids.end(), partition.changes.ids.begin(), partition.changes.ids.end());
+    all.grads.insert(all.grads.end(), partition.changes.grads.begin(),
+                     partition.changes.grads.end());
+  }
+}
+
+void BatchLookup::apply(Partition& partition, std::span<const float> grads, float lr,
+                        bool keep_changes) {
+  partition.changes.ids.clear();
+  partition.changes.grads.clear();
+  if (partition.is_frozen) return;
+  const Table& table = *tables_[partition.table];
+  const std::size_t stride = table.layout().stride();
+  std::vector<float> sum(dim_);
+  for (std::size_t r = 0; r < partition.rows.size(); ++r) {
+    if (r + kAhead < partition.rows.size()) {
+      prefetch(partition.rows[r + kAhead].address(), stride);
+      __builtin_prefetch(&grads[partition.bags[partition.begin[r + kAhead]] * dim_]);
     }
-  });
+    std::ranges::fill(sum, 0.0f);
+    for (std::uint32_t b = partition.begin[r]; b < partition.begin[r + 1]; ++b) {
+      const std::size_t bag = partition.bags[b];
+      const float* grad = &grads[bag * dim_];
+      if (is_plain_) {
+        add(sum.data(), grad, dim_);
+      } else {
+        add_scaled(sum.data(), grad, dim_, scale_of_bag(bag));
+      }
+    }
+    const Row row = partition.rows[r];
+    if (keep_changes) {  // before the update, which uses the sum as scratch
+      partition.changes.ids.push_back(row.header().id());
+      partition.changes.grads.insert(partition.changes.grads.end(), sum.begin(), sum.end());
+    }
+    table.optimizer().update(row.weights(table.layout()), row.state(table.layout()), sum, lr);
+    row.header().version = table.version();  // a snapshot may have come since the row was found
+  }
 }
 
 float BatchLookup::scale_of_bag(std::size_t bag) const {

@@ -67,7 +67,7 @@ void add_candidates(Table& table, const CandidateColumns& columns) {
     const auto show = static_cast<std::uint16_t>(columns.counts[i]);
     if (show == 0) throw std::invalid_argument("a counter must have counted something");
     const Place place = table.place(id);
-    table.buckets()[place.bucket].candidates.put(
+    table.buckets()[place.bucket].candidates.insert(
         {id, columns.last_seen[i], show, static_cast<std::uint16_t>(columns.counts[i] >> 16)});
   }
 }

@@ -59,6 +59,13 @@ Row Table::see(const Sight& sight, Place place) {
 }
 
 Row Table::create(std::uint64_t id, Place place) {
+  const Row row = add(id, place);
+  options_.initializer.fill(id, row.weights(layout_));
+  optimizer_.init_state(row.state(layout_));
+  return row;
+}
+
+Row Table::add(std::uint64_t id, Place place) {
   Bucket& bucket = buckets_[place.bucket];
   std::uint32_t number = place.tag;
   if (!has_range()) {
@@ -76,8 +83,6 @@ Row Table::create(std::uint64_t id, Place place) {
   row.header() = RowHeader{};
   row.header().set_id(id);
   row.header().version = version_;
-  options_.initializer.fill(id, row.weights(layout_));
-  optimizer_.init_state(row.state(layout_));
   ++bucket.num_rows;
   ++bucket.counts.created;
   return row;
@@ -87,12 +92,14 @@ void Table::clear() {
   ++num_removals_;
   buckets_ = std::vector<Bucket>(kNumBuckets);
   arena_.clear();
+  last_cut_ = {};
+  ++num_clears_;
 }
 
-void Table::evict(std::uint64_t id, Place place) {
+bool Table::remove(std::uint64_t id, Place place) {
   Bucket& bucket = buckets_[place.bucket];
   const Row row = find(id, place);
-  if (!row) return;
+  if (!row) return false;
   ++num_removals_;
   row.header().version = 0;
   if (!has_range()) {
@@ -101,9 +108,18 @@ void Table::evict(std::uint64_t id, Place place) {
     bucket.index.erase(place.tag, number);
     bucket.free.push_back(number);
   }
-  bucket.tombstones.push_back(id);
   --bucket.num_rows;
-  ++bucket.counts.evicted;
+  return true;
+}
+
+void Table::evict(std::uint64_t id, Place place) {
+  Bucket& bucket = buckets_[place.bucket];
+  bucket.tombstones.push_back(id);  // first: it may fail
+  if (remove(id, place)) {
+    ++bucket.counts.evicted;
+  } else {
+    bucket.tombstones.pop_back();
+  }
 }
 
 std::size_t Table::size() const {

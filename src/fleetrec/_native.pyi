@@ -1,7 +1,8 @@
 """The native parts of FleetRec."""
 
 from collections.abc import Sequence
-from typing import Any, final
+from os import PathLike
+from typing import Any, Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -156,6 +157,9 @@ class Table:
     ) -> None:
         """Apply gradients, summed per id, to the rows that exist."""
 
+    def evict(self, ids: npt.NDArray[np.int64]) -> int:
+        """Remove rows; the next delta tells of it. Returns how many there were."""
+
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Return all rows and counters, each ordered by unsigned id.
 
@@ -241,3 +245,165 @@ class BatchLookup:
 
     def apply(self, grads: npt.NDArray[np.float32], *, lr: float) -> None:
         """Sum the gradient of the vectors per row and let the optimizer move the rows."""
+
+    def apply_and_tell(
+        self, grads: npt.NDArray[np.float32], *, lr: float
+    ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
+        """Do the same and return, for each table, the ids that moved and their summed gradients."""
+
+    def sights(
+        self, table: int, *, labels: npt.NDArray[np.float32] | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+        """Return what ``find`` counted in one table: ids and clicks, for a log.
+
+        Args:
+            table: Number of the table.
+            labels: Those that ``find`` was given.
+        """
+
+class SnapshotError(ValueError):
+    """A snapshot or a log that is damaged, incomplete, out of order or of another table."""
+
+@final
+class Cut:
+    """A line in the history of a table: what changes behind it belongs to the next delta.
+
+    Write one snapshot, publish it, commit. Without the commit, the next snapshot holds everything
+    that this one was to hold.
+    """
+
+    def __init__(self, table: Table) -> None: ...
+    @property
+    def version(self) -> int:
+        """Of the table at the cut."""
+
+    def write(
+        self,
+        directory: str | PathLike[str],
+        *,
+        kind: Literal["base", "delta"],
+        num_shards: int = 1,
+        lsn: int = 0,
+        sync: bool = False,
+    ) -> dict[str, int]:
+        """Write the table as it is now, which is locked meanwhile; see table-snapshot.md.
+
+        Args:
+            directory: An existing folder without a snapshot.
+            kind: All rows, or those that changed since the snapshot committed last.
+            num_shards: Files, written side by side; from 1 to 1024.
+            lsn: Number of the last log record that the table contains.
+            sync: Wait until the files are on the disk.
+
+        Returns:
+            rows, tombstones, candidates, bytes, version, fingerprint, lsn.
+
+        Raises:
+            OSError: A file could not be written; all files of this call are removed.
+            RuntimeError: A delta without a parent, or the table was cleared or another cut
+                committed since this one began.
+        """
+
+    def commit(self) -> None:
+        """Make what was written the parent of the next delta, and forget older tombstones.
+
+        Raises:
+            RuntimeError: Nothing was written, or the table was cleared or another cut committed
+                since this one began.
+        """
+
+def read_snapshot(table: Table, directories: Sequence[str | PathLike[str]]) -> dict[str, int]:
+    """Replace a table by a base and the deltas that follow it.
+
+    Returns:
+        As ``Cut.write``; entries and bytes are sums over all directories, the rest is that of the
+        last.
+
+    Raises:
+        SnapshotError: With file and offset; the table is empty then.
+        ValueError: No directory was given; the table is empty then.
+    """
+
+@final
+class LogRecord:
+    """What one request did to the tables; a log holds all of it or nothing."""
+
+    def __init__(self) -> None: ...
+    def add_sights(
+        self, table: int, ids: npt.NDArray[np.int64], clicks: npt.NDArray[np.uint8], *, now: int
+    ) -> None:
+        """Add every occurrence of an id in training, in order; clicks are 0 or 1."""
+
+    def add_push(
+        self, table: int, ids: npt.NDArray[np.int64], grads: npt.NDArray[np.float32], *, lr: float
+    ) -> None:
+        """Add summed gradients of different ids that have rows."""
+
+    def add_eviction(self, table: int, ids: npt.NDArray[np.int64]) -> None:
+        """Add ids whose rows were removed."""
+
+@final
+class TableLog:
+    """A segment of a log that is being written; see table-log.md. Threads may share it."""
+
+    def __init__(
+        self, path: str | PathLike[str], tables: Sequence[Table], *, first_lsn: int = 1
+    ) -> None:
+        """Create the file.
+
+        Args:
+            path: A file that does not exist.
+            tables: Operations name a table by its number in this list.
+            first_lsn: Number of the first record.
+
+        Raises:
+            OSError: The file exists or cannot be written.
+        """
+
+    @property
+    def last_lsn(self) -> int:
+        """Number of the last record appended; that before the first if there is none."""
+
+    def append(
+        self, record: LogRecord, *, worker: int = 0, incarnation: int = 0, sequence: int = 0
+    ) -> int:
+        """Take a record into the next commit and return its number.
+
+        Raises:
+            ValueError: It names a table or a width that the log does not have, or is too long.
+        """
+
+    def commit(self, level: Literal["process", "disk"]) -> int:
+        """Make all records appended so far survive the process, or the machine.
+
+        Returns:
+            The last number that is safe.
+
+        Raises:
+            OSError: It failed; the records wait for the next commit.
+            RuntimeError: An earlier failure broke the log.
+        """
+
+def replay_log(
+    tables: Sequence[Table],
+    segments: Sequence[str | PathLike[str]],
+    *,
+    after_lsn: int = 0,
+    torn_tail: Literal["keep", "truncate"] = "keep",
+) -> dict[str, Any]:
+    """Apply the records behind ``after_lsn``; gives the tables that were logged, bit for bit.
+
+    Args:
+        tables: Those of the log, in its order, as they were after record ``after_lsn``.
+        segments: Files in order.
+        after_lsn: Last record that the tables contain.
+        torn_tail: What to do with an incomplete record at the end, which a crash leaves.
+
+    Returns:
+        ``last_lsn`` of the tables now; ``applied``, how many records; ``torn``, None or (path,
+        offset, reason); ``requests``, for each worker its last (incarnation, sequence).
+
+    Raises:
+        SnapshotError: The log is damaged or of other tables, which are unchanged; or it does not
+            follow them: then they are empty.
+    """

@@ -116,5 +116,5 @@ def test_a_gradient_after_an_eviction_is_refused():
     offsets = np.arange(2, dtype=np.int64)
     lookup.find(np.array([1], np.int64), offsets, 1, training=True)
     store.evict(now=9 * DAY)
-    with pytest.raises(RuntimeError, match="evicted under a lookup"):
+    with pytest.raises(RuntimeError, match="removed from a table under a lookup"):
         lookup.apply(np.ones((1, 2), np.float32), lr=0.1)

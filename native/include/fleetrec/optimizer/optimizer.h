@@ -71,6 +71,7 @@ class GuardedOptimizer {
   GuardedOptimizer(const std::string& name, const NamedValues& hyperparameters,
                    const Guards& guards);
 
+  const std::string& name() const { return name_; }
   std::size_t state_size(std::size_t dim) const { return optimizer_->state_size(dim); }
   void init_state(std::span<float> state) const { optimizer_->init_state(state); }
 
@@ -86,6 +87,7 @@ class GuardedOptimizer {
   void guard_gradient(std::span<const float> weights, std::span<float> grad) const;
   void bound(std::span<float> weights) const;
 
+  std::string name_;
   std::unique_ptr<RowOptimizer> optimizer_;
   Guards guards_;
   bool is_guarded_;

@@ -40,8 +40,8 @@ class Candidates {
   // Counts one sight of the id and returns its counter, valid until the next call.
   const Candidate& count(std::uint64_t id, std::uint32_t now, bool is_click);
 
-  // Sets the counter of an id.
-  void put(const Candidate& candidate);
+  // Adds one as it is; its id must not be there, its show not 0.
+  void insert(const Candidate& candidate);
 
   // Forgets an id that is there.
   void erase(std::uint64_t id);

@@ -42,6 +42,12 @@ struct Occasion {
   std::span<const float> labels = {};  // by sample, above 0.5 counts as click; empty: no clicks
 };
 
+// What `apply` did to one table: rows that changed, and the summed gradient of each.
+struct TableChanges {
+  std::vector<std::uint64_t> ids;
+  std::vector<float> grads;
+};
+
 struct IdOutOfRange {
   std::size_t column;
   std::uint64_t id;
@@ -66,8 +72,13 @@ class BatchLookup {
   // a table lost rows since find: they are addresses by now.
   void pool(std::span<float> vectors) const;
 
-  // Sums the gradient of the vectors per row and applies the optimizer, once per row.
-  void apply(std::span<const float> grads, float lr);
+  // Sums the gradient of the vectors per row and applies the optimizer, once per row. Fills
+  // `changes`, if given, with an entry per table.
+  void apply(std::span<const float> grads, float lr, std::vector<TableChanges>* changes = nullptr);
+
+  // Lists what `find` counted in one table, in an order that gives the same rows if it is counted
+  // again; `occasion` is that of the find.
+  std::vector<Sight> sights(std::size_t table, const Occasion& occasion) const;
 
  private:
   struct Item {
@@ -92,6 +103,7 @@ class BatchLookup {
         begin;  // by row, where its bags start in `bags`; one more at the end
     std::vector<std::uint32_t> bags;
     std::vector<std::uint32_t> row_of;  // by item; scratch
+    TableChanges changes;               // if asked for
   };
 
   static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
@@ -101,6 +113,8 @@ class BatchLookup {
   void scatter(const JaggedIds& batch);
   void resolve(Partition& partition, const Occasion& occasion);
   Row look_up(Table& table, const Item& item, const Occasion& occasion) const;
+  bool is_click(const Item& item, const Occasion& occasion) const;
+  void apply(Partition& partition, std::span<const float> grads, float lr, bool keep_changes);
   std::uint64_t num_removals() const;
   void check_rows_are_there() const;
   void group(Partition& partition) const;
@@ -113,8 +127,8 @@ class BatchLookup {
   std::vector<LookupFeature> features_;
   std::size_t dim_;
   std::size_t num_samples_ = 0;
-  bool is_plain_ = true;  // all combiners are sums
-  std::uint64_t removals_before_ = 0;
+  bool is_plain_ = true;               // all combiners are sums
+  std::uint64_t removals_before_ = 0;  // when the rows were found
   std::vector<Stretch> stretches_;
   std::vector<std::uint32_t> counts_;  // by stretch and partition
   std::vector<Item> items_;

@@ -43,6 +43,14 @@ struct Sight {
   bool is_click;
 };
 
+// The last snapshot that was written or read in full: the parent of the next delta.
+struct CutMark {
+  std::uint32_t version = 0;      // of the table, in rows that it holds at most; 0: there is none
+  std::uint64_t fingerprint = 0;  // of its files
+
+  bool operator==(const CutMark&) const = default;
+};
+
 // The ids of a table whose hash falls together. One thread at a time works on a bucket.
 struct Bucket {
   Slab slab;
@@ -107,8 +115,14 @@ class Table {
   // Makes a row with first weights and state; the id must have none.
   Row create(std::uint64_t id, Place place);
 
-  // Forgets all rows and counters, without tombstones.
+  // The same without first values: the caller sets all of weights and state.
+  Row add(std::uint64_t id, Place place);
+
+  // Forgets all rows and counters, without tombstones; the next snapshot is a base.
   void clear();
+
+  // Removes a row and leaves no trace; false if there is none.
+  bool remove(std::uint64_t id, Place place);
 
   // Removes a row and leaves a tombstone.
   void evict(std::uint64_t id, Place place);
@@ -124,9 +138,16 @@ class Table {
   std::span<Bucket> buckets() { return buckets_; }
   std::span<const Bucket> buckets() const { return buckets_; }
 
-  // Rises with every snapshot: rows whose version is at least that of the cut have changed since.
+  // Rises with every snapshot: rows whose version is above that of a cut have changed since.
   std::uint32_t version() const { return version_; }
   void next_version() { ++version_; }
+  void set_version(std::uint32_t version) { version_ = version; }
+
+  const CutMark& last_cut() const { return last_cut_; }
+  void set_last_cut(const CutMark& cut) { last_cut_ = cut; }
+
+  // How often all rows were forgotten: who keeps rows or numbers of them notices.
+  std::uint64_t num_clears() const { return num_clears_; }
 
   // Whole calls hold it; within a call threads share out the buckets.
   std::mutex& mutex() { return mutex_; }
@@ -149,6 +170,8 @@ class Table {
   std::vector<Bucket> buckets_;
   std::uint32_t version_ = 1;
   std::atomic<std::uint64_t> num_removals_ = 0;  // buckets may be cleared out by several threads
+  CutMark last_cut_;
+  std::uint64_t num_clears_ = 0;
   std::mutex mutex_;
 };
 

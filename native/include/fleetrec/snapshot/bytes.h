@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers to little-endian bytes and back.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace fleetrec {
+
+static_assert(std::endian::native == std::endian::little, "files are little endian");
+
+class ByteSink {
+ public:
+  template <typename T>
+  void put(const T& value) {
+    put_all(std::span<const T>(&value, 1));
+  }
+
+  template <typename T>
+  void put_all(std::span<const T> values) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (!values.empty())
+      std::memcpy(extend(values.size_bytes()), values.data(), values.size_bytes());
+  }
+
+  void put_text(std::string_view text) { put_all(std::span<const char>(text)); }
+
+  // Overwrites what was put at `offset`.
+  template <typename T>
+  void set(std::size_t offset, const T& value) {
+    std::memcpy(&bytes_[offset], &value, sizeof value);
+  }
+
+  // Makes room behind what is there; every byte of it is to be set.
+  std::byte* extend(std::size_t num_bytes) {
+    bytes_.resize(bytes_.size() + num_bytes);
+    return bytes_.data() + bytes_.size() - num_bytes;
+  }
+
+  void clear() { bytes_.clear(); }
+  std::size_t size() const { return bytes_.size(); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// Reads at any alignment. The caller knows that the bytes are there.
+template <typename T>
+T load(const std::byte* at) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+template <typename T>
+void store(std::byte* at, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::memcpy(at, &value, sizeof value);
+}
+
+}  // namespace fleetrec

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// CRC-32C (Castagnoli), the checksum of everything this library writes in binary.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace fleetrec {
+
+// Continues `crc`, which is 0 for a beginning: crc32c(crc32c(0, a), b) is that of a and b joined.
+std::uint32_t crc32c(std::uint32_t crc, std::span<const std::byte> bytes);
+
+}  // namespace fleetrec

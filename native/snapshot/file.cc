@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleetrec/snapshot/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace fleetrec {
+
+WriteFault::WriteFault(const std::filesystem::path& path, int code)
+    : std::runtime_error(path.string() + ": " + std::strerror(code)),
+      path_(path.string()),
+      code_(code) {}
+
+FileDescriptor::~FileDescriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+int FileDescriptor::release() { return std::exchange(number_, -1); }
+
+OutputFile::OutputFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) {
+  if (descriptor_.number() < 0) throw WriteFault(path_, errno);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor_.number(), bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      throw WriteFault(path_, errno);
+    }
+    offset_ += static_cast<std::uint64_t>(written);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void OutputFile::sync() {
+  if (::fdatasync(descriptor_.number()) != 0) throw WriteFault(path_, errno);
+}
+
+void OutputFile::publish(const std::filesystem::path& path) {
+  if (::link(path_.c_str(), path.c_str()) != 0) throw WriteFault(path, errno);
+  ::unlink(path_.c_str());  // a second name does no harm
+  path_ = path;
+}
+
+bool OutputFile::try_rewind(std::uint64_t offset) {
+  const auto end = static_cast<off_t>(offset);
+  if (::ftruncate(descriptor_.number(), end) != 0) return false;
+  if (::lseek(descriptor_.number(), end, SEEK_SET) != end) return false;
+  offset_ = offset;
+  return true;
+}
+
+void OutputFile::close() {
+  if (::close(descriptor_.release()) != 0) throw WriteFault(path_, errno);
+}
+
+InputFile::InputFile(std::filesystem::path path)
+    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  struct stat status = {};
+  if (descriptor_.number() < 0 || ::fstat(descriptor_.number(), &status) != 0) {
+    throw FormatFault(path_, std::string("cannot be read: ") + std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) throw FormatFault(path_, "is no file");
+  num_bytes_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+void InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+  if (offset > num_bytes_ || bytes.size() > num_bytes_ - offset) {
+    fail(offset, "the file ends at byte " + std::to_string(num_bytes_) + ", expected " +
+                     std::to_string(bytes.size()) + " bytes here");
+  }
+  while (!bytes.empty()) {
+    const ssize_t got =
+        ::pread(descriptor_.number(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(offset, std::string("cannot be read: ") + std::strerror(errno));
+    if (got == 0) fail(offset, "the file became shorter while it was read");
+    offset += static_cast<std::uint64_t>(got);
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+}
+
+void sync_directory(const std::filesystem::path& directory) {
+  const auto& path = directory.empty() ? std::filesystem::path(".") : directory;
+  const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.number() < 0 || ::fsync(descriptor.number()) != 0) throw WriteFault(path, errno);
+}
+
+}  // namespace fleetrec
