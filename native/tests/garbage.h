@@ -80,14 +80,12 @@ inline void check_parsed(const ParsedSlots& parsed, std::size_t num_lines) {
   CHECK(parsed.offsets.front() == 0);
   CHECK(parsed.offsets.back() == static_cast<std::int64_t>(parsed.num_ids));
   CHECK(std::ranges::is_sorted(parsed.offsets));
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < parsed.num_ids; ++i) {
-    sum += static_cast<std::uint64_t>(parsed.ids[i]);
-  }
+  // All that is handed out can be read.
+  [[maybe_unused]] volatile std::int64_t last = 0;
+  for (std::size_t i = 0; i < parsed.num_ids; ++i) last = parsed.ids[i];
   for (const auto& column : parsed.dense) {
-    for (const float value : column) sum += value == value ? 1 : 0;
+    for (const float value : column) CHECK(value == value);
   }
-  CHECK(sum != 1);  // reads all that was written
 }
 
 // Lines that are cut one or more at a time are all the lines there are.
