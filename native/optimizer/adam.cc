@@ -76,9 +76,11 @@ class Adam final : public RowOptimizer {
   void update(std::span<float> weights, std::span<float> state, std::span<const float> grad,
               float lr) const override {
     const std::size_t dim = weights.size();
-    // A float counts exactly up to 2^24; by then the corrections are 1.
+    // A float counts exactly up to 2^24; by then the corrections are 1. What was restored may be
+    // anything, not-a-number included.
+    constexpr float kMaxSteps = 0x1p24f;
     float& num_steps = state[2 * dim];
-    if (num_steps < 0x1p24f) num_steps += 1.0f;
+    num_steps = num_steps >= 0.0f ? std::min(num_steps + 1.0f, kMaxSteps) : 1.0f;
     if (weight_decay_ != 0.0f) {
       for (float& weight : weights) weight *= 1.0f - lr * weight_decay_;
     }

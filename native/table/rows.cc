@@ -85,6 +85,7 @@ void replace_rows(Table& table, const RowColumns& columns) {
     const auto id = static_cast<std::uint64_t>(columns.ids[i]);
     const Place place = table.place(id);
     if (table.find(id, place)) {
+      table.clear();
       throw std::invalid_argument("id " + std::to_string(id) + " occurs twice");
     }
     const Row row = table.create(id, place);

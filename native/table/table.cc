@@ -10,7 +10,11 @@ namespace fleetrec {
 namespace {
 
 void check(const TableOptions& options) {
-  if (options.dim == 0) throw std::invalid_argument("table " + options.name + ": dim must be >= 1");
+  constexpr std::size_t kMaxDim = 1 << 16;
+  if (options.dim == 0 || options.dim > kMaxDim) {
+    throw std::invalid_argument("table " + options.name + ": dim must be from 1 to " +
+                                std::to_string(kMaxDim));
+  }
   constexpr std::uint64_t kMaxRows = std::uint64_t{kNumBuckets} * 0xFFFFFFF0u;
   if (options.num_rows && (*options.num_rows == 0 || *options.num_rows > kMaxRows)) {
     throw std::invalid_argument("table " + options.name + ": num_rows must be from 1 to " +

@@ -323,6 +323,24 @@ def test_a_snapshot_with_an_id_twice_is_refused():
     rows = {"ids": ids(5, 5), "rows": torch.zeros(2, 3)}
     with pytest.raises(CheckpointError, match="id 5 occurs twice"):
         store.restore(rows)
+    assert len(store) == 0
+
+
+@pytest.mark.parametrize("steps", [-5.0, float("nan"), float("inf"), 1e9])
+def test_a_count_of_steps_that_cannot_be_does_no_harm(steps):
+    store = make_native_store("adam")
+    store.pull(ids(1), create=True)
+    snapshot = store.snapshot()
+    snapshot["state"][:, -1] = steps
+    store.restore(snapshot)
+    store.push(ids(1), torch.ones(1, 3), lr=0.1)
+    assert torch.isfinite(store.pull(ids(1), create=False)).all()
+
+
+@pytest.mark.parametrize("dim", [2**16 + 1, 2**40])
+def test_a_width_that_cannot_be_is_refused(dim):
+    with pytest.raises(ValueError, match="dim must be from 1 to 65536"):
+        make_native_store("sgd", table=TableConfig(name="t", dim=dim))
 
 
 def test_an_id_that_occurs_often_in_a_push_gets_the_sum(make_store, optimizer):

@@ -43,7 +43,8 @@ std::vector<Row> sorted_rows(const Table& table);
 void copy_rows(const Table& table, std::span<const Row> rows, const RowColumns& columns);
 
 // Replaces all rows. Empty spans of state, shows, clicks or last_seen mean: as in a new row.
-// Throws std::invalid_argument for ids that occur twice or lie out of range.
+// Throws std::invalid_argument for ids that lie out of range, changing nothing, and for ids that
+// occur twice, leaving the table empty.
 void replace_rows(Table& table, const RowColumns& columns);
 
 }  // namespace fleetrec
