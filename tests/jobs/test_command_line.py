@@ -73,6 +73,15 @@ def test_a_failure_while_running_is_one_line_and_exit_1(tmp_path):
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_path_that_cannot_be_written_is_one_line_and_exit_1(tmp_path):
+    write_job(make_job(make_data(tmp_path / "data", num_samples=10)), tmp_path / "config.yaml")
+    (tmp_path / "taken").touch()
+    done = fleetrec(tmp_path, "run", "-m", "config.yaml", "--log-dir", "taken")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: [Errno 20] Not a directory: 'taken/")
+    assert "Traceback" not in done.stderr
+
+
 def test_check_says_what_would_run_and_what_is_odd(tmp_path):
     job = make_job(make_data(tmp_path / "data", num_samples=10))
     job["dataset"][0]["dense_slots"] = "dense_var:2"

@@ -433,3 +433,21 @@ def test_a_growing_table_shows_what_comes_and_goes(job, capsys):
     assert stats["created"] - stats["evicted"] == 20
     counts = f"{stats['created']} made, {stats['evicted']} evicted"
     assert f"SparseFeatFactors: 20 rows ({counts}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("where", ["taken", "taken/below"])
+def test_a_file_where_checkpoints_should_go_is_found_before_training(job, where):
+    Path("taken").touch()
+    with pytest.raises(ConfigError, match="save_checkpoint_path: cannot be a folder: taken is"):
+        run(write_job(job, Path("config.yaml")), f"runner.train.save_checkpoint_path={where}")
+
+
+def test_an_output_that_a_task_needs_is_named(job):
+    text = (ZOO / "rank/dnn/model.py").read_text()
+    Path("model.py").write_text(text.replace('{"logit": logit_B, ', "{"))
+    for phase in job["phase"]:
+        phase["model"] = "model.py"
+    with pytest.raises(
+        ModelError, match=r"needs an output 'logit'; the model returns \['predict'\]"
+    ):
+        run(write_job(job, Path("config.yaml")))

@@ -203,7 +203,7 @@ def main(verb: str | None = None) -> NoReturn:
         for problem in error.problems:
             typer.echo(problem, err=True)
         sys.exit(EXIT_WRONG_CONFIG)
-    except FleetRecError as error:
+    except (FleetRecError, OSError) as error:  # a full disk, a path that cannot be written
         typer.echo(f"error: {error}", err=True)
         sys.exit(EXIT_FAILED)
     except KeyboardInterrupt:

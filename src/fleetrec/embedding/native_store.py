@@ -13,6 +13,7 @@ from torch import Tensor
 from fleetrec._native import Table
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.event_time import SECONDS_PER_DAY
+from fleetrec.embedding.store import Store
 from fleetrec.embedding.table import RowOptimizer, TableConfig
 
 CANDIDATES = ("ids", "last_seen", "counts")
@@ -20,7 +21,7 @@ CANDIDATE_COLUMNS = tuple(f"candidate_{name}" for name in CANDIDATES)
 COLUMNS = ("ids", "rows", "state", "shows", "clicks", "last_seen")
 
 
-class NativeStore:
+class NativeStore(Store):
     """Keeps the Store contract; ``table`` is what batched lookups work on."""
 
     def __init__(self, config: TableConfig, optimizer: RowOptimizer, *, seed: int) -> None:

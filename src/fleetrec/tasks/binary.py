@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fleetrec.core.batch import Batch
-from fleetrec.core.errors import DataError
+from fleetrec.core.errors import DataError, ModelError
 from fleetrec.tasks.binary_metric import BinaryMetric
 from fleetrec.tasks.metric import Metric
 from fleetrec.tasks.task import Outputs, Task
@@ -25,9 +25,8 @@ class BinaryTask(Task):
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
         """Return the mean log loss."""
-        return functional.binary_cross_entropy_with_logits(
-            outputs[self._logit], batch.label(self.label)
-        )
+        logit_B = _output(outputs, self._logit)
+        return functional.binary_cross_entropy_with_logits(logit_B, batch.label(self.label))
 
     def new_metric(self) -> Metric:
         """Return an empty metric."""
@@ -40,4 +39,10 @@ class BinaryTask(Task):
         odd = labels_B[(labels_B != 0) & (labels_B != 1)]
         if len(odd):
             raise DataError(f"label {self.label!r} must be 0 or 1, got {float(odd[0]):g}")
-        metric.update(outputs[self._prediction], labels_B)
+        metric.update(_output(outputs, self._prediction), labels_B)
+
+
+def _output(outputs: Outputs, name: str) -> Tensor:
+    if name not in outputs:
+        raise ModelError(f"the task needs an output {name!r}; the model returns {list(outputs)}")
+    return outputs[name]

@@ -47,9 +47,8 @@ def decode(
         raise ConfigError([f"{document.path}: expected a mapping with mode, runner, phase, ..."])
     document = override(document, assignments)
     workspace = _workspace(document)
-    document = dataclasses.replace(
-        document, data=_substitute(document.data, str(workspace.path)), notices=document.notices
-    )
+    data = _substitute(document.data, str(workspace.path))
+    document = dataclasses.replace(document, data=data)
     decoder = _Decoder(document, workspace, model_options)
     return decoder.decode()
 

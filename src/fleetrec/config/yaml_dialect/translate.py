@@ -25,6 +25,8 @@ def dataset_problems(dataset: Dataset) -> dict[str, str]:
     problems = {}
     if dataset.data_converter is not None:
         problems["data_converter"] = "custom readers are not available in this version"
+    elif dataset.reader_class_name != "Reader":
+        problems["reader_class_name"] = "given without data_converter"
     elif not (dataset.sparse_slots or dataset.dense_slots):
         problems["sparse_slots"] = "required, but neither sparse_slots nor dense_slots is there"
     if dataset.batch_size is None:
@@ -72,14 +74,9 @@ def runner_problems(runner: Runner) -> dict[str, str]:
             problems[f"{stage}_class_path"] = "custom stages are not available in this version"
     if runner.trainer_class != "GeneralTrainer":
         problems["trainer_class"] = "only GeneralTrainer is available"
-    for kind in ("feed", "fetch"):
-        if getattr(runner, f"save_inference_{kind}_varnames") and not runner.save_inference_path:
-            problems[f"save_inference_{kind}_varnames"] = "given without save_inference_path"
     if runner.load_vars and not (runner.init_model_path or runner.init_pretraining_model_path):
         problems["load_vars"] = "given without init_model_path"
-    if runner.save_step_interval > 0 and runner.save_step_path is None:
-        problems["save_step_interval"] = "given without save_step_path"
-    return problems
+    return {**problems, **_save_problems(runner)}
 
 
 def dataset_options(dataset: Dataset, phase: Phase) -> DatasetOptions:
@@ -155,6 +152,26 @@ def _save_options(runner: Runner) -> SaveOptions:
         step_path=_path(runner.save_step_path),
         step_interval=max(runner.save_step_interval, 0),
     )
+
+
+def _save_problems(runner: Runner) -> dict[str, str]:
+    problems = {}
+    for kind in ("feed", "fetch"):
+        if getattr(runner, f"save_inference_{kind}_varnames") and not runner.save_inference_path:
+            problems[f"save_inference_{kind}_varnames"] = "given without save_inference_path"
+    for key in ("save_checkpoint_path", "save_inference_path", "save_step_path"):
+        blocking = _blocking_file(getattr(runner, key))
+        if blocking is not None:
+            problems[key] = f"cannot be a folder: {blocking} is a file"
+    if runner.save_step_interval > 0 and runner.save_step_path is None:
+        problems["save_step_interval"] = "given without save_step_path"
+    return problems
+
+
+def _blocking_file(text: str | None) -> Path | None:
+    """Return the file that stands where a folder is to be made, if there is one."""
+    path = _path(text)
+    return None if path is None else next((p for p in (path, *path.parents) if p.is_file()), None)
 
 
 def _path(text: str | None) -> Path | None:
