@@ -112,9 +112,21 @@ def test_the_store_and_torch_do_the_same_work(optimizer):
 
 
 def test_a_large_table_is_measured():
-    figures = large.measure(num_rows=20_000)
-    assert all(figure.value > 0 for figure in figures[:3])
-    assert figures[2].ratio is not None
+    figures = {figure.name.partition(",")[0]: figure for figure in large.measure(num_rows=20_000)}
+    paces = ("store: growth", "large: insert", "large: write a base", "large: read the base")
+    assert all(figures[name].value > 0 for name in paces)
+    assert figures["large: bytes per row beyond weights and state"].ratio is not None
+
+
+def test_a_large_table_that_comes_back_changed_is_noticed():
+    table = store.new_table(dim=large.DIM, optimizer=large.OPTIMIZER)
+    ids_N = store.scatter_ids(np.arange(1000))
+    table.pull(ids_N, create=True)
+    sample = large.Sample(table)
+    sample.check(table)
+    table.push(ids_N, np.ones((1000, large.DIM), np.float32), lr=0.1)
+    with pytest.raises(AssertionError, match="rows came back changed"):
+        sample.check(table)
 
 
 @pytest.mark.parametrize(
