@@ -2,19 +2,19 @@
 
 # Shape suffixes: N ids of a batch, D width of a row, F features.
 
-import importlib.util
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from benchmarks import fbgemm
 from benchmarks.figure import Figure, ratios
 from fleetrec._native import BatchLookup, LogRecord, Table, TableLog, drop_segments
 
@@ -34,7 +34,6 @@ LR = 0.01
 ZIPF_EXPONENT = 1.1
 NUM_BATCHES = 8
 STEPS_PER_ROUND = 8
-INSTALL_FBGEMM = "pip install --no-deps fbgemm-gpu-cpu==1.8.0"
 
 Ids = npt.NDArray[np.int64]
 
@@ -67,8 +66,8 @@ def measure(
         name = f"store: {optimizer} over torch"
         figures.append(_compare(name, (ours, theirs), batches, num_rounds, target=TORCH_TARGET))
         del ours, theirs
-    if importlib.util.find_spec("fbgemm_gpu") is None:
-        say(f"store: FBGEMM is not installed, so it is left out; {INSTALL_FBGEMM}")
+    if not fbgemm.is_installed():
+        say(f"store: FBGEMM is not installed, so it is left out; {fbgemm.INSTALL}")
     else:
         pair = (NativeStep(batches, optimizer="rowwise_adagrad", static=True), FbgemmStep(batches))
         name = "store: rowwise_adagrad over FBGEMM"
@@ -208,22 +207,9 @@ class FbgemmStep(Contender):
     """FBGEMM's table-batched embedding: the update is fused into the backward pass."""
 
     def __init__(self, batches: Batches) -> None:
-        from fbgemm_gpu.split_embedding_configs import EmbOptimType
-        from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
-        from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
-            ComputeDevice,
-            SplitTableBatchedEmbeddingBagsCodegen,
+        self._bags = fbgemm.new_bags(
+            num_ids=batches.num_ids, dim=DIM, num_features=NUM_FEATURES, lr=LR
         )
-
-        spec = (batches.num_ids, DIM, EmbeddingLocation.HOST, ComputeDevice.CPU)
-        self._bags: Any = SplitTableBatchedEmbeddingBagsCodegen(
-            [spec],
-            feature_table_map=[0] * NUM_FEATURES,
-            optimizer=EmbOptimType.EXACT_ROWWISE_ADAGRAD,
-            learning_rate=LR,
-            eps=1e-8,
-        )
-        self._bags.init_embedding_weights_uniform(-0.01, 0.01)
         self._ids_N = [torch.from_numpy(ids_N) for ids_N in batches.ids_N]
         self._offsets = torch.from_numpy(batches.offsets)
         self._grads: Tensor = batches.grads
