@@ -71,7 +71,7 @@ bench: setup  ## Measure speed: ratios within one run
 	@echo "== bench"
 	@$(BIN)/python -m benchmarks.run
 
-bench-large: setup  ## Measure a table of a hundred million rows (8 GB of memory, some minutes)
+bench-large: setup  ## Measure a table of a hundred million rows (10 GB of memory, 6 GB of disk, some minutes)
 	@echo "== bench-large"
 	@$(BIN)/python -m benchmarks.large
 

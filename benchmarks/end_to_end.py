@@ -136,6 +136,12 @@ def _figures(speeds: Mapping[str, Sequence[Speed]]) -> list[Figure]:
                 ratios=ratios(wall["ours"], wall["fbgemm"]),
                 target=FBGEMM_TARGET,
             ),
+            Figure(
+                name="dnn: end to end over FBGEMM",
+                values=cpu["ours"],
+                unit="rows/CPU s",
+                ratios=ratios(cpu["ours"], cpu["fbgemm"]),
+            ),
         ]
     return figures
 
