@@ -1,15 +1,17 @@
-"""A training step from slot text, against the dense network alone: how much the rest costs."""
+"""Training from slot text, against the dense network alone and a loop by hand on FBGEMM."""
 
 # Shape suffixes: B samples, X input width.
 
+import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks import fbgemm
 from benchmarks.criteo_like import NUM_DENSE, SPARSE
 from benchmarks.figure import Figure, ratios
 from benchmarks.job import EMBEDDING_DIM, HIDDEN, dataset, dnn_phase
@@ -20,47 +22,48 @@ from fleetrec.optim.dense import dense_optimizer
 from fleetrec.train.phase import PhaseRun
 
 TARGET = 0.85
+FBGEMM_TARGET = 1.2
 
 # Different inputs in turn: a network that meets one batch only would find it in the cache.
 NUM_DENSE_BATCHES = 4
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Speed:
+    """Rows per second, and per CPU second of all threads."""
+
+    wall: float
+    cpu: float
+
+
 def measure(
-    parts: Sequence[Path], *, batch_size: int, num_rounds: int, hidden: Sequence[int] = HIDDEN
+    parts: Sequence[Path],
+    *,
+    batch_size: int,
+    num_rounds: int,
+    hidden: Sequence[int] = HIDDEN,
+    say: Callable[[str], None] = print,
 ) -> list[Figure]:
-    """Warm up on the first part, then train on one part per round, the bound beside it."""
+    """Warm up on the first part, then train on one part per round, the others beside it."""
     assert num_rounds < len(parts), f"{num_rounds} rounds need {num_rounds + 1} parts"
     phase = dnn_phase(parts[0].parent, batch_size=batch_size, hidden=hidden)
     bound = DenseBound(batch_size=batch_size, hidden=hidden)
-    train_part(phase, parts[0])
-    bound.run(num_steps=2)
-    trained, alone = [], []
-    for part in parts[1 : num_rounds + 1]:
-        watch = _Stopwatch()
-        num_rows = train_part(phase, part)
-        trained.append(watch.speeds(num_rows))
-        watch = _Stopwatch()
-        num_rows = bound.run(num_steps=max(1, num_rows // batch_size))
-        alone.append(watch.speeds(num_rows))
-    (trained_wall, trained_cpu), (alone_wall, alone_cpu) = (
-        zip(*speeds, strict=True) for speeds in (trained, alone)
-    )
-    return [
-        Figure(name="dnn: dense network alone", values=alone_wall, unit="rows/s"),
-        Figure(
-            name="dnn: end to end",
-            values=trained_wall,
-            unit="rows/s",
-            ratios=ratios(trained_wall, alone_wall),
-            target=TARGET,
-        ),
-        Figure(
-            name="dnn: end to end",
-            values=trained_cpu,
-            unit="rows/CPU s",
-            ratios=ratios(trained_cpu, alone_cpu),
-        ),
-    ]
+    with parts[0].open("rb") as stream:
+        num_steps = max(1, sum(1 for _ in stream) // batch_size)
+    contenders: dict[str, Callable[[Path], int]] = {
+        "ours": lambda part: train_part(phase, part),
+        "bound": lambda _: bound.run(num_steps=num_steps),
+    }
+    if fbgemm.is_installed():
+        loop = fbgemm.FbgemmLoop(hidden=hidden)
+        contenders["fbgemm"] = lambda part: loop.train_part(part, batch_size=batch_size)
+    else:
+        say(f"dnn: FBGEMM is not installed, so its loop is left out; {fbgemm.INSTALL}")
+    speeds: dict[str, list[Speed]] = {name: [] for name in contenders}
+    for part in parts[: num_rounds + 1]:
+        for name, train in contenders.items():
+            speeds[name].append(_speed(train, part))
+    return _figures({name: found[1:] for name, found in speeds.items()})
 
 
 def train_part(phase: PhaseRun, part: Path) -> int:
@@ -104,13 +107,48 @@ class DenseBound:
         return num_steps * self._inputs.shape[1]
 
 
-class _Stopwatch:
-    """Measures wall time, and the CPU time of all threads."""
+def _figures(speeds: Mapping[str, Sequence[Speed]]) -> list[Figure]:
+    wall = {name: [speed.wall for speed in found] for name, found in speeds.items()}
+    cpu = {name: [speed.cpu for speed in found] for name, found in speeds.items()}
+    figures = [
+        Figure(name="dnn: dense network alone", values=wall["bound"], unit="rows/s"),
+        Figure(
+            name="dnn: end to end",
+            values=wall["ours"],
+            unit="rows/s",
+            ratios=ratios(wall["ours"], wall["bound"]),
+            target=TARGET,
+        ),
+        Figure(
+            name="dnn: end to end",
+            values=cpu["ours"],
+            unit="rows/CPU s",
+            ratios=ratios(cpu["ours"], cpu["bound"]),
+        ),
+    ]
+    if "fbgemm" in wall:
+        figures += [
+            Figure(name="dnn: loop by hand on FBGEMM", values=wall["fbgemm"], unit="rows/s"),
+            Figure(
+                name="dnn: end to end over FBGEMM",
+                values=wall["ours"],
+                unit="rows/s",
+                ratios=ratios(wall["ours"], wall["fbgemm"]),
+                target=FBGEMM_TARGET,
+            ),
+            Figure(
+                name="dnn: end to end over FBGEMM",
+                values=cpu["ours"],
+                unit="rows/CPU s",
+                ratios=ratios(cpu["ours"], cpu["fbgemm"]),
+            ),
+        ]
+    return figures
 
-    def __init__(self) -> None:
-        self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
 
-    def speeds(self, num_rows: int) -> tuple[float, float]:
-        """Return rows per second and per CPU second since the beginning."""
-        wall_s, cpu_s = time.perf_counter() - self._wall_s, time.process_time() - self._cpu_s
-        return num_rows / wall_s, num_rows / cpu_s
+def _speed(train: Callable[[Path], int], part: Path) -> Speed:
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    num_rows = train(part)
+    return Speed(
+        wall=num_rows / (time.perf_counter() - wall_s), cpu=num_rows / (time.process_time() - cpu_s)
+    )

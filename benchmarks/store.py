@@ -2,25 +2,28 @@
 
 # Shape suffixes: N ids of a batch, D width of a row, F features.
 
-import importlib.util
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from benchmarks import fbgemm
 from benchmarks.figure import Figure, ratios
-from fleetrec._native import BatchLookup, Table
+from fleetrec._native import BatchLookup, LogRecord, Table, TableLog, drop_segments
 
 NUM_FEATURES = 26
 NUM_IDS = 5_000_000
 DIM = 16
 TORCH_TARGET = 4.0
 FBGEMM_TARGET = 1.0
+LOG_TARGET = 0.8
 
 GROWTH_DIM = 8
 GROWTH_ROWS = 20_000_000
@@ -31,13 +34,16 @@ LR = 0.01
 ZIPF_EXPONENT = 1.1
 NUM_BATCHES = 8
 STEPS_PER_ROUND = 8
-INSTALL_FBGEMM = "pip install --no-deps fbgemm-gpu-cpu==1.8.0"
 
 Ids = npt.NDArray[np.int64]
 
 
 class Contender(Protocol):
     """One way to make a step: pooled vectors forward, a gradient back, rows updated."""
+
+    def prepare(self) -> None:
+        """Get ready for a round; not timed."""
+        return
 
     def step(self, batch: int) -> None:
         """Make a step with one of the batches."""
@@ -60,12 +66,17 @@ def measure(
         name = f"store: {optimizer} over torch"
         figures.append(_compare(name, (ours, theirs), batches, num_rounds, target=TORCH_TARGET))
         del ours, theirs
-    if importlib.util.find_spec("fbgemm_gpu") is None:
-        say(f"store: FBGEMM is not installed, so it is left out; {INSTALL_FBGEMM}")
+    if not fbgemm.is_installed():
+        say(f"store: FBGEMM is not installed, so it is left out; {fbgemm.INSTALL}")
     else:
         pair = (NativeStep(batches, optimizer="rowwise_adagrad", static=True), FbgemmStep(batches))
         name = "store: rowwise_adagrad over FBGEMM"
         figures.append(_compare(name, pair, batches, num_rounds, target=FBGEMM_TARGET))
+    with tempfile.TemporaryDirectory() as folder:
+        plain = NativeStep(batches, optimizer="adam")
+        logged = LoggedStep(plain, Path(folder))
+        name = "store: adam, log over no log"
+        figures.append(_compare(name, (logged, plain), batches, num_rounds, target=LOG_TARGET))
     return [*figures, measure_growth(num_rows=growth_rows)]
 
 
@@ -111,7 +122,7 @@ class Batches:
         )
 
 
-class NativeStep:
+class NativeStep(Contender):
     """Our table: of hashed 64-bit ids, or of a range that numbers the rows."""
 
     def __init__(self, batches: Batches, *, optimizer: str, static: bool = False) -> None:
@@ -122,18 +133,52 @@ class NativeStep:
         # As the others, with every row there before the first step.
         everything = np.arange(batches.num_ids)
         self.table.pull(everything if static else scatter_ids(everything), create=True)
-        self._lookup = BatchLookup([self.table], [(f, 0, "sum") for f in range(NUM_FEATURES)], [])
+        self.lookup = BatchLookup([self.table], [(f, 0, "sum") for f in range(NUM_FEATURES)], [])
+        self.grads = batches.grads.numpy()
 
     def step(self, batch: int) -> None:
         """Make a step with one of the batches."""
+        self.forward(batch)
+        self.lookup.apply(self.grads, lr=LR)
+
+    def forward(self, batch: int) -> None:
+        """Find and pool the rows of one of the batches."""
         size = self._batches.batch_size
-        self._lookup.find(self._ids_N[batch], self._batches.offsets, size, training=True)
-        vectors = torch.empty_like(self._batches.grads)
-        self._lookup.pool(vectors.numpy())
-        self._lookup.apply(self._batches.grads.numpy(), lr=LR)
+        self.lookup.find(self._ids_N[batch], self._batches.offsets, size, training=True)
+        self.lookup.pool(np.empty_like(self.grads))
 
 
-class EmbeddingBagStep:
+class LoggedStep(Contender):
+    """The same table, every step in a log and safe from the death of the process.
+
+    A segment holds the steps of a round; the one before is dropped, as behind a snapshot. So the
+    log lives in pages that the system has given out before, as that of a long run does.
+    """
+
+    def __init__(self, plain: NativeStep, folder: Path) -> None:
+        self._plain = plain
+        self._folder = folder
+        self._segment = folder / "1"
+        self._log = TableLog(self._segment, [plain.table])
+
+    def prepare(self) -> None:
+        """Start a segment and drop the one before."""
+        first_lsn = self._log.last_lsn + 1
+        before, self._segment = self._segment, self._folder / f"from-{first_lsn}"
+        self._log = TableLog(self._segment, [self._plain.table], first_lsn=first_lsn)
+        drop_segments([before, self._segment], first_lsn - 1)
+
+    def step(self, batch: int) -> None:
+        """Make a step with one of the batches."""
+        self._plain.forward(batch)
+        self._plain.lookup.apply_and_keep(self._plain.grads, lr=LR)
+        record = LogRecord()
+        record.add_lookup(self._plain.lookup, [0], now=0, lr=LR)
+        self._log.append(record)
+        self._log.commit("process")
+
+
+class EmbeddingBagStep(Contender):
     """One sparse EmbeddingBag that all features share: faster than one bag per feature."""
 
     def __init__(
@@ -158,26 +203,13 @@ class EmbeddingBagStep:
         self._optimizer.step()
 
 
-class FbgemmStep:
+class FbgemmStep(Contender):
     """FBGEMM's table-batched embedding: the update is fused into the backward pass."""
 
     def __init__(self, batches: Batches) -> None:
-        from fbgemm_gpu.split_embedding_configs import EmbOptimType
-        from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
-        from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
-            ComputeDevice,
-            SplitTableBatchedEmbeddingBagsCodegen,
+        self._bags = fbgemm.new_bags(
+            num_ids=batches.num_ids, dim=DIM, num_features=NUM_FEATURES, lr=LR
         )
-
-        spec = (batches.num_ids, DIM, EmbeddingLocation.HOST, ComputeDevice.CPU)
-        self._bags: Any = SplitTableBatchedEmbeddingBagsCodegen(
-            [spec],
-            feature_table_map=[0] * NUM_FEATURES,
-            optimizer=EmbOptimType.EXACT_ROWWISE_ADAGRAD,
-            learning_rate=LR,
-            eps=1e-8,
-        )
-        self._bags.init_embedding_weights_uniform(-0.01, 0.01)
         self._ids_N = [torch.from_numpy(ids_N) for ids_N in batches.ids_N]
         self._offsets = torch.from_numpy(batches.offsets)
         self._grads: Tensor = batches.grads
@@ -230,6 +262,7 @@ def _compare(
         contender.step(0)
     for _ in range(num_rounds):
         for contender, found in zip(pair, speeds, strict=True):
+            contender.prepare()
             begin = time.perf_counter()
             for i in range(STEPS_PER_ROUND):
                 contender.step(i % NUM_BATCHES)

@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleetrec/snapshot/log.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <limits>
 
+#include "arrays.h"
 #include "bindings.h"
+#include "fleetrec/table/batch_lookup.h"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+using namespace nanobind::literals;
 
 namespace fleetrec {
 namespace {
 
-template <typename T, typename... Shape>
-using Array = nb::ndarray<T, nb::device::cpu, nb::c_contig, Shape...>;
-using Ids = Array<const std::int64_t, nb::ndim<1>>;
 using Clicks = Array<const std::uint8_t, nb::ndim<1>>;
-using Matrix = Array<const float, nb::ndim<2>>;
 
-// Operations that point into arrays, and the arrays.
+// Operations that point into arrays and lookups, and the arrays; Python keeps the lookups.
 class PyRecord {
  public:
   void add_sights(std::uint32_t table, const Ids& ids, const Clicks& clicks, std::uint32_t now) {
@@ -51,7 +48,42 @@ class PyRecord {
     keep(with_ids(OperationKind::kEviction, table, ids), 0);
   }
 
+  void add_lookup(const BatchLookup& lookup, const std::vector<std::uint32_t>& tables,
+                  std::uint32_t now, double lr, const std::optional<Vector>& labels) {
+    if (tables.size() != lookup.num_tables()) {
+      throw std::invalid_argument("expected one number per table of the lookup");
+    }
+    static_cast<void>(lookup.num_changes(0));  // throws before the record has changed
+    Occasion occasion{.purpose = Purpose::kTrain, .now = now};
+    if (labels) {
+      labels_.push_back(*labels);
+      occasion.labels = to_span(*labels);
+    }
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      Operation operation = with_entries(OperationKind::kSights, tables[t], lookup.num_sights(t));
+      operation.now = now;
+      operation.fill = [&lookup, t, occasion](std::byte* ids, std::byte* clicks) {
+        lookup.copy_sights(t, occasion, ids, clicks);
+      };
+      keep(operation, 0);
+    }
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      Operation operation = with_entries(OperationKind::kPush, tables[t], lookup.num_changes(t));
+      operation.lr = static_cast<float>(lr);
+      operation.fill = [&lookup, t](std::byte* ids, std::byte* grads) {
+        lookup.copy_changes(t, ids, grads);
+      };
+      keep(operation, lookup.dim());
+    }
+    lookups_.push_back({&lookup, lookup.generation()});
+  }
+
   std::uint64_t append_to(LogWriter& log, const Request& request) const {
+    for (const auto& [lookup, generation] : lookups_) {
+      if (lookup->generation() != generation) {
+        throw std::logic_error("a lookup of the record went on to another batch; append it before");
+      }
+    }
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       const std::uint32_t table = operations_[i].table;
       if (operations_[i].kind == OperationKind::kPush && table < log.tables().size() &&
@@ -65,16 +97,21 @@ class PyRecord {
   }
 
  private:
-  Operation with_ids(OperationKind kind, std::uint32_t table, const Ids& ids) {
-    if (ids.size() > std::numeric_limits<std::uint32_t>::max()) {
+  static Operation with_entries(OperationKind kind, std::uint32_t table, std::size_t num_entries) {
+    if (num_entries > std::numeric_limits<std::uint32_t>::max()) {
       throw std::invalid_argument("an operation holds at most 2^32 ids");
     }
-    ids_.push_back(ids);
     Operation operation{};
     operation.kind = kind;
     operation.table = table;
-    operation.num_entries = static_cast<std::uint32_t>(ids.size());
+    operation.num_entries = static_cast<std::uint32_t>(num_entries);
+    return operation;
+  }
+
+  Operation with_ids(OperationKind kind, std::uint32_t table, const Ids& ids) {
+    Operation operation = with_entries(kind, table, ids.size());
     operation.ids = reinterpret_cast<const std::byte*>(ids.data());
+    ids_.push_back(ids);
     return operation;
   }
 
@@ -88,6 +125,8 @@ class PyRecord {
   std::vector<Ids> ids_;
   std::vector<Clicks> clicks_;
   std::vector<Matrix> grads_;
+  std::vector<Vector> labels_;
+  std::vector<std::pair<const BatchLookup*, std::uint64_t>> lookups_;  // and their generation
 };
 
 void make_log(LogWriter* self, const std::filesystem::path& path,
@@ -151,6 +190,8 @@ void bind_log(nb::module_& module) {
            "clicks"_a.noconvert(), nb::kw_only(), "now"_a)
       .def("add_push", &PyRecord::add_push, "table"_a, "ids"_a.noconvert(), "grads"_a.noconvert(),
            nb::kw_only(), "lr"_a)
+      .def("add_lookup", &PyRecord::add_lookup, nb::keep_alive<1, 2>(), "lookup"_a, "tables"_a,
+           nb::kw_only(), "now"_a, "lr"_a, "labels"_a.noconvert() = nb::none())
       .def("add_eviction", &PyRecord::add_eviction, "table"_a, "ids"_a.noconvert());
   nb::class_<LogWriter>(module, "TableLog", nb::is_final())
       .def("__init__", &make_log, "path"_a, "tables"_a, nb::kw_only(), "first_lsn"_a = 1)
@@ -167,6 +208,13 @@ void bind_log(nb::module_& module) {
           "level"_a);
   module.def("replay_log", &replay, "tables"_a, "segments"_a, nb::kw_only(), "after_lsn"_a = 0,
              "torn_tail"_a = "keep");
+  module.def(
+      "drop_segments",
+      [](const std::vector<std::filesystem::path>& segments, std::uint64_t lsn) {
+        const nb::gil_scoped_release released;
+        return drop_segments(segments, lsn);
+      },
+      "segments"_a, "lsn"_a);
 }
 
 }  // namespace fleetrec

@@ -42,30 +42,30 @@ void find(BatchLookup& lookup, const Ids& ids, const Ids& offsets, std::size_t n
                .labels = labels ? to_span(*labels) : std::span<const float>()});
 }
 
+std::byte* bytes_of(auto& column) { return std::as_writable_bytes(column.span()).data(); }
+
 nb::tuple sights(const BatchLookup& lookup, std::size_t table,
                  const std::optional<Vector>& labels) {
-  const std::vector<Sight> seen = lookup.sights(
-      table,
-      {.purpose = Purpose::kTrain, .labels = labels ? to_span(*labels) : std::span<const float>()});
-  Column<std::int64_t> ids(seen.size());
-  Column<std::uint8_t> clicks(seen.size());
-  for (std::size_t i = 0; i < seen.size(); ++i) {
-    ids.span()[i] = static_cast<std::int64_t>(seen[i].id);
-    clicks.span()[i] = seen[i].is_click ? 1 : 0;
-  }
+  Column<std::int64_t> ids(lookup.num_sights(table));
+  Column<std::uint8_t> clicks(lookup.num_sights(table));
+  const Occasion occasion{.purpose = Purpose::kTrain,
+                          .labels = labels ? to_span(*labels) : std::span<const float>()};
+  lookup.copy_sights(table, occasion, bytes_of(ids), bytes_of(clicks));
   return nb::make_tuple(ids.release(1), clicks.release(1));
 }
 
+void apply_and_keep(BatchLookup& lookup, const Matrix& grads, double lr) {
+  const nb::gil_scoped_release released;
+  lookup.apply(to_span(grads), static_cast<float>(lr), Changes::kKeep);
+}
+
 nb::list apply_and_tell(BatchLookup& lookup, const Matrix& grads, double lr) {
-  std::vector<TableChanges> changes;
-  {
-    const nb::gil_scoped_release released;
-    lookup.apply(to_span(grads), static_cast<float>(lr), &changes);
-  }
+  apply_and_keep(lookup, grads, lr);
   nb::list told;
-  for (const TableChanges& change : changes) {
-    auto ids = to_column<std::int64_t>(change.ids);
-    auto sums = to_column<float>(change.grads, lookup.dim());
+  for (std::size_t table = 0; table < lookup.num_tables(); ++table) {
+    Column<std::int64_t> ids(lookup.num_changes(table));
+    Column<float> sums(lookup.num_changes(table), lookup.dim());
+    lookup.copy_changes(table, bytes_of(ids), bytes_of(sums));
     told.append(nb::make_tuple(ids.release(1), sums.release(2)));
   }
   return told;
@@ -100,6 +100,7 @@ void bind_lookup(nb::module_& module) {
             lookup.apply(to_span(grads), static_cast<float>(lr));
           },
           "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
+      .def("apply_and_keep", &apply_and_keep, "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
       .def("apply_and_tell", &apply_and_tell, "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
       .def("sights", &sights, "table"_a, nb::kw_only(), "labels"_a.noconvert() = nb::none());
 }

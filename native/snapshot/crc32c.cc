@@ -50,15 +50,70 @@ std::uint32_t by_table(std::uint32_t crc, const std::byte* at, std::size_t num_b
 }
 
 #ifdef FLEETREC_CRC_INSTRUCTION
+// The instruction answers three cycles after it began, and one may begin in every cycle: so three
+// stretches go side by side, and their sums are put together afterwards.
+constexpr std::size_t kStretch = 1024;  // a power of two, of bytes
+
+// What becomes of a sum when zeros follow. That is linear: entry i is the image of bit i.
+using Advance = std::array<std::uint32_t, 32>;
+
+constexpr std::uint32_t image(const Advance& advance, std::uint32_t crc) {
+  std::uint32_t sum = 0;
+  for (std::size_t bit = 0; bit < 32; ++bit) sum ^= (crc >> bit & 1) != 0 ? advance[bit] : 0;
+  return sum;
+}
+
+// Entry [k][b]: the image of byte b at place k, for a stretch of zeros.
+using StretchTables = std::array<std::array<std::uint32_t, 256>, 4>;
+
+constexpr StretchTables make_stretch_tables() {
+  Advance advance{};  // by one byte
+  for (std::size_t bit = 0; bit < 32; ++bit) {
+    const std::uint32_t crc = std::uint32_t{1} << bit;
+    advance[bit] = (crc >> 8) ^ kTables[0][crc & 0xFF];
+  }
+  for (std::size_t num_bytes = 1; num_bytes < kStretch; num_bytes *= 2) {
+    Advance twice{};
+    for (std::size_t bit = 0; bit < 32; ++bit) twice[bit] = image(advance, advance[bit]);
+    advance = twice;
+  }
+  StretchTables tables{};
+  for (std::uint32_t k = 0; k < 4; ++k) {
+    for (std::uint32_t byte = 0; byte < 256; ++byte) {
+      tables[k][byte] = image(advance, byte << (8 * k));
+    }
+  }
+  return tables;
+}
+
+constexpr StretchTables kStretchTables = make_stretch_tables();
+
+std::uint64_t skip_stretch(std::uint64_t crc) {
+  std::uint32_t sum = 0;
+  for (std::size_t k = 0; k < 4; ++k) sum ^= kStretchTables[k][(crc >> (8 * k)) & 0xFF];
+  return sum;
+}
+
 __attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t crc,
                                                                const std::byte* at,
                                                                std::size_t num_bytes) {
-  std::uint64_t wide = crc;
-  for (; num_bytes >= 8; at += 8, num_bytes -= 8) {
+  const auto word_at = [](const std::byte* place) {
     std::uint64_t word;
-    std::memcpy(&word, at, sizeof word);
-    wide = _mm_crc32_u64(wide, word);
+    std::memcpy(&word, place, sizeof word);
+    return word;
+  };
+  std::uint64_t wide = crc;
+  for (; num_bytes >= 3 * kStretch; at += 3 * kStretch, num_bytes -= 3 * kStretch) {
+    std::uint64_t second = 0;
+    std::uint64_t third = 0;
+    for (std::size_t i = 0; i < kStretch; i += 8) {
+      wide = _mm_crc32_u64(wide, word_at(at + i));
+      second = _mm_crc32_u64(second, word_at(at + kStretch + i));
+      third = _mm_crc32_u64(third, word_at(at + 2 * kStretch + i));
+    }
+    wide = skip_stretch(skip_stretch(wide) ^ second) ^ third;
   }
+  for (; num_bytes >= 8; at += 8, num_bytes -= 8) wide = _mm_crc32_u64(wide, word_at(at));
   auto narrow = static_cast<std::uint32_t>(wide);
   for (; num_bytes > 0; ++at, --num_bytes) {
     narrow = _mm_crc32_u8(narrow, std::to_integer<std::uint8_t>(*at));

@@ -45,6 +45,41 @@ void check_operation(const Operation& operation, std::span<const LogTable> table
   }
 }
 
+// Returns the length of the record's body, if it can be written.
+std::size_t body_bytes(const Record& record, std::span<const LogTable> tables) {
+  std::size_t num_bytes = kRecordHeadBytes;
+  for (const Operation& operation : record.operations) {
+    check_operation(operation, tables);
+    const std::size_t entry = 8 + payload_bytes(operation.kind, tables[operation.table].dim);
+    num_bytes += kOperationHeadBytes + operation.num_entries * entry;
+  }
+  if (num_bytes > kMaxBodyBytes) {
+    throw std::invalid_argument("a record holds at most " + std::to_string(kMaxBodyBytes) +
+                                " bytes, got " + std::to_string(num_bytes));
+  }
+  return num_bytes;
+}
+
+void put_operation(ByteSink& sink, const Operation& operation, std::uint32_t dim) {
+  const std::size_t id_bytes = std::size_t{8} * operation.num_entries;
+  const std::size_t width = payload_bytes(operation.kind, dim);
+  sink.put(operation.kind);
+  sink.put(operation.table);
+  sink.put(operation.num_entries);
+  if (operation.kind == OperationKind::kPush) {
+    sink.put(operation.lr);
+  } else {
+    sink.put(operation.now);
+  }
+  if (operation.fill) {
+    std::byte* columns = sink.extend(id_bytes + width * operation.num_entries);
+    operation.fill(columns, columns + id_bytes);
+    return;
+  }
+  sink.put_all(std::span(operation.ids, id_bytes));
+  if (width != 0) sink.put_all(std::span(operation.payload, width * operation.num_entries));
+}
+
 }  // namespace
 
 void put_log_header(ByteSink& sink, const LogHeader& header) {
@@ -97,38 +132,25 @@ std::size_t payload_bytes(OperationKind kind, std::uint32_t dim) {
 }
 
 void put_record(ByteSink& sink, const Record& record, std::span<const LogTable> tables) {
-  std::size_t num_bytes = kRecordHeadBytes;
-  for (const Operation& operation : record.operations) {
-    check_operation(operation, tables);
-    const std::size_t entry = 8 + payload_bytes(operation.kind, tables[operation.table].dim);
-    num_bytes += kOperationHeadBytes + operation.num_entries * entry;
-  }
-  if (num_bytes > kMaxBodyBytes) {
-    throw std::invalid_argument("a record holds at most " + std::to_string(kMaxBodyBytes) +
-                                " bytes, got " + std::to_string(num_bytes));
-  }
+  const std::size_t num_bytes = body_bytes(record, tables);
   const std::size_t begin = sink.size();
-  sink.put(static_cast<std::uint32_t>(num_bytes));
-  sink.put(std::uint32_t{0});
-  sink.put(record.lsn);
-  sink.put(record.request.worker);
-  sink.put(record.request.incarnation);
-  sink.put(record.request.sequence);
-  sink.put(static_cast<std::uint32_t>(tables.size()));
-  sink.put(static_cast<std::uint32_t>(record.operations.size()));
-  for (const Operation& operation : record.operations) {
-    const std::size_t entries = operation.num_entries;
-    const std::size_t width = payload_bytes(operation.kind, tables[operation.table].dim);
-    sink.put(operation.kind);
-    sink.put(operation.table);
-    sink.put(operation.num_entries);
-    if (operation.kind == OperationKind::kPush) {
-      sink.put(operation.lr);
-    } else {
-      sink.put(operation.now);
+  sink.extend(kFrameBytes + num_bytes);  // at once: filling cannot run out of memory half-way
+  sink.cut(begin);
+  try {
+    sink.put(static_cast<std::uint32_t>(num_bytes));
+    sink.put(std::uint32_t{0});
+    sink.put(record.lsn);
+    sink.put(record.request.worker);
+    sink.put(record.request.incarnation);
+    sink.put(record.request.sequence);
+    sink.put(static_cast<std::uint32_t>(tables.size()));
+    sink.put(static_cast<std::uint32_t>(record.operations.size()));
+    for (const Operation& operation : record.operations) {
+      put_operation(sink, operation, tables[operation.table].dim);
     }
-    sink.put_all(std::span(operation.ids, 8 * entries));
-    if (width != 0) sink.put_all(std::span(operation.payload, width * entries));
+  } catch (...) {
+    sink.cut(begin);
+    throw;
   }
   sink.set(begin + 4, crc_of_record(sink.bytes().subspan(begin + kFrameBytes)));
 }

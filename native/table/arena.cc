@@ -40,16 +40,16 @@ float* Arena::allocate(std::size_t num_floats) {
 // Blocks grow with the table, so that a small one stays small.
 void Arena::add_block(std::size_t min_bytes) {
   const std::size_t wanted = std::min(std::max(num_bytes_ / 4, kHugePage), kMaxBlock);
-  const std::size_t num_bytes = round_up(std::max(min_bytes, wanted), kHugePage);
   // One page more than needed, to begin at a huge page; what is never touched costs nothing.
-  void* memory = mmap(nullptr, num_bytes + kHugePage, PROT_READ | PROT_WRITE,
+  const std::size_t num_bytes = round_up(std::max(min_bytes, wanted), kHugePage) + kHugePage;
+  void* memory = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-  madvise(memory, num_bytes + kHugePage, MADV_HUGEPAGE);  // a wish: small pages serve as well
+  madvise(memory, num_bytes, MADV_HUGEPAGE);  // a wish: small pages serve as well
 #endif
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  blocks_.push_back({static_cast<std::byte*>(memory), num_bytes + kHugePage});
+  blocks_.push_back({static_cast<std::byte*>(memory), num_bytes});
   used_ = round_up(address, kHugePage) - address;
   num_bytes_ += num_bytes;
 }

@@ -84,6 +84,8 @@ BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
 void BatchLookup::find(const JaggedIds& batch, const Occasion& occasion) {
   check_batch(batch, occasion);
   count(batch);
+  ++generation_;
+  has_changes_ = false;
   num_samples_ = batch.num_samples;
   offsets_.assign(batch.offsets.begin(), batch.offsets.end());
   scatter(batch);
@@ -216,22 +218,6 @@ bool BatchLookup::is_click(const Item& item, const Occasion& occasion) const {
   return !occasion.labels.empty() && occasion.labels[item.bag / features_.size()] > 0.5f;
 }
 
-std::vector<Sight> BatchLookup::sights(std::size_t table, const Occasion& occasion) const {
-  if (table >= tables_.size()) throw std::invalid_argument("no such table");
-  if (!occasion.labels.empty() && occasion.labels.size() != num_samples_) {
-    throw std::invalid_argument("expected one label per sample");
-  }
-  std::vector<Sight> seen;
-  if (items_.empty()) return seen;
-  const std::size_t first = partitions_[table * kPartitionsPerTable].first;
-  const std::size_t last = partitions_[(table + 1) * kPartitionsPerTable - 1].last;
-  seen.reserve(last - first);
-  for (std::size_t i = first; i < last; ++i) {
-    seen.push_back({items_[i].id, occasion.now, is_click(items_[i], occasion)});
-  }
-  return seen;
-}
-
 // Rows of an evicted id may be given to another.
 std::uint64_t BatchLookup::num_removals() const {
   std::uint64_t sum = 0;
@@ -310,29 +296,23 @@ void BatchLookup::pool_samples(std::size_t first, std::size_t last, float* vecto
   }
 }
 
-void BatchLookup::apply(std::span<const float> grads, float lr,
-                        std::vector<TableChanges>* changes) {
+void BatchLookup::apply(std::span<const float> grads, float lr, Changes changes) {
   if (grads.size() != num_samples_ * width()) {
     throw std::invalid_argument("the gradient must have the shape of the vectors");
   }
   const auto locks = lock_all(tables_);
   check_rows_are_there();
+  ++generation_;
+  has_changes_ = changes == Changes::kKeep;
   parallel_for(partitions_.size(),
-               [&](std::size_t p) { apply(partitions_[p], grads, lr, changes != nullptr); });
-  if (changes == nullptr) return;
-  changes->assign(tables_.size(), {});
-  for (const Partition& partition : partitions_) {
-    TableChanges& all = (*changes)[partition.table];
-    all.ids.insert(all.ids.end(), partition.changes.ids.begin(), partition.changes.ids.end());
-    all.grads.insert(all.grads.end(), partition.changes.grads.begin(),
-                     partition.changes.grads.end());
-  }
+               [&](std::size_t p) { apply(partitions_[p], grads, lr, has_changes_); });
 }
 
 void BatchLookup::apply(Partition& partition, std::span<const float> grads, float lr,
                         bool keep_changes) {
-  partition.changes.ids.clear();
-  partition.changes.grads.clear();
+  const bool is_kept = keep_changes && !partition.is_frozen;
+  partition.changes.ids.resize(is_kept ? partition.rows.size() : 0);
+  partition.changes.grads.resize(partition.changes.ids.size() * dim_);
   if (partition.is_frozen) return;
   const Table& table = *tables_[partition.table];
   const std::size_t stride = table.layout().stride();
@@ -354,8 +334,8 @@ void BatchLookup::apply(Partition& partition, std::span<const float> grads, floa
     }
     const Row row = partition.rows[r];
     if (keep_changes) {  // before the update, which uses the sum as scratch
-      partition.changes.ids.push_back(row.header().id());
-      partition.changes.grads.insert(partition.changes.grads.end(), sum.begin(), sum.end());
+      partition.changes.ids[r] = row.header().id();
+      std::memcpy(&partition.changes.grads[r * dim_], sum.data(), dim_ * sizeof(float));
     }
     table.optimizer().update(row.weights(table.layout()), row.state(table.layout()), sum, lr);
     row.header().version = table.version();  // a snapshot may have come since the row was found

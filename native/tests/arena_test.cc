@@ -48,6 +48,18 @@ TEST(an_arena_serves_pieces_larger_than_its_blocks_and_can_be_cleared) {
   CHECK(is_zero({arena.allocate(100), 100}));
 }
 
+TEST(an_arena_counts_all_that_it_can_hand_out) {
+  constexpr std::size_t kPiece = 1 << 16;
+  Arena arena;
+  std::size_t num_handed_out = 0;
+  arena.allocate(kPiece);
+  for (const std::size_t taken = arena.num_bytes(); arena.num_bytes() == taken;) {
+    num_handed_out += kPiece * sizeof(float);
+    CHECK(num_handed_out <= arena.num_bytes());
+    arena.allocate(kPiece);
+  }
+}
+
 TEST(threads_may_share_an_arena) {
   Arena arena;
   constexpr std::size_t kSize = 100;

@@ -1,20 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds the parser random text for so many seconds, from a seed that is printed: a crash can be
-// had again. `native_fuzz [seconds] [seed]`
+// Feeds readers what they should refuse for so many seconds, from a seed that is printed: a crash
+// can be had again. `native_fuzz parser|snapshot|log [seconds] [seed]`
 #include <chrono>
 #include <random>
 
 #include "garbage.h"
+#include "log_damage.h"
+#include "snapshot_damage.h"
+
+namespace fleetrec::testing {
+namespace {
+
+struct Target {
+  std::string_view name;
+  void (*feed)(Random& random);
+};
+
+constexpr Target kTargets[] = {
+    {"parser", &feed_garbage}, {"snapshot", &feed_damaged_snapshot}, {"log", &feed_damaged_log}};
+
+int run(std::string_view name, std::chrono::seconds seconds, std::uint64_t seed) {
+  using Clock = std::chrono::steady_clock;
+  for (const Target& target : kTargets) {
+    if (target.name != name) continue;
+    std::cerr << name << ": seed " << seed << std::endl;
+    use_threads(1);  // the files are small: threads would only wait for each other
+    Random random(seed);
+    std::size_t num_feeds = 0;
+    for (const auto end = Clock::now() + seconds; Clock::now() < end; ++num_feeds) {
+      target.feed(random);
+    }
+    std::cerr << num_feeds << " feeds" << std::endl;
+    return num_feeds == 0 ? 1 : 0;
+  }
+  std::cerr << "expected parser, snapshot or log, got '" << name << "'" << std::endl;
+  return 2;
+}
+
+}  // namespace
+}  // namespace fleetrec::testing
 
 int main(int argc, char** argv) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds = std::chrono::seconds(argc > 1 ? std::stoi(argv[1]) : 20);
-  const std::uint64_t seed = argc > 2 ? std::stoull(argv[2]) : std::random_device()();
-  std::cerr << "seed " << seed << std::endl;
-  fleetrec::testing::Random random(seed);
-  std::size_t num_texts = 0;
-  for (const auto end = Clock::now() + seconds; Clock::now() < end; num_texts += 100) {
-    for (int i = 0; i < 100; ++i) fleetrec::testing::feed_garbage(random);
-  }
-  std::cerr << num_texts << " texts" << std::endl;
+  const auto seconds = std::chrono::seconds(argc > 2 ? std::stoi(argv[2]) : 20);
+  const std::uint64_t seed = argc > 3 ? std::stoull(argv[3]) : std::random_device()();
+  return fleetrec::testing::run(argc > 1 ? argv[1] : "", seconds, seed);
 }

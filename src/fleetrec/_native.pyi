@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, final
 
 import numpy as np
@@ -246,10 +247,13 @@ class BatchLookup:
     def apply(self, grads: npt.NDArray[np.float32], *, lr: float) -> None:
         """Sum the gradient of the vectors per row and let the optimizer move the rows."""
 
+    def apply_and_keep(self, grads: npt.NDArray[np.float32], *, lr: float) -> None:
+        """Do the same and keep, until the next batch, what ``LogRecord.add_lookup`` asks for."""
+
     def apply_and_tell(
         self, grads: npt.NDArray[np.float32], *, lr: float
     ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
-        """Do the same and return, for each table, the ids that moved and their summed gradients."""
+        """Apply and return, for each table, the ids that moved and their summed gradients."""
 
     def sights(
         self, table: int, *, labels: npt.NDArray[np.float32] | None = None
@@ -339,6 +343,30 @@ class LogRecord:
     ) -> None:
         """Add summed gradients of different ids that have rows."""
 
+    def add_lookup(
+        self,
+        lookup: BatchLookup,
+        tables: Sequence[int],
+        *,
+        now: int,
+        lr: float,
+        labels: npt.NDArray[np.float32] | None = None,
+    ) -> None:
+        """Add all that a lookup counted and, in ``apply_and_keep``, pushed; copied when appended.
+
+        Append the record before the lookup goes on to another batch.
+
+        Args:
+            lookup: Kept alive by the record.
+            tables: For each table of the lookup, its number in the log.
+            now: As in ``find``.
+            lr: As in ``apply_and_keep``.
+            labels: As in ``find``; not to be changed before the record is appended.
+
+        Raises:
+            RuntimeError: The lookup kept no changes.
+        """
+
     def add_eviction(self, table: int, ids: npt.NDArray[np.int64]) -> None:
         """Add ids whose rows were removed."""
 
@@ -371,6 +399,7 @@ class TableLog:
 
         Raises:
             ValueError: It names a table or a width that the log does not have, or is too long.
+            RuntimeError: A lookup in it has gone on to another batch.
         """
 
     def commit(self, level: Literal["process", "disk"]) -> int:
@@ -406,4 +435,19 @@ def replay_log(
     Raises:
         SnapshotError: The log is damaged or of other tables, which are unchanged; or it does not
             follow them: then they are empty.
+    """
+
+def drop_segments(segments: Sequence[str | PathLike[str]], lsn: int) -> list[Path]:
+    """Remove the segments of a log that a snapshot with this lsn makes superfluous.
+
+    Args:
+        segments: Files in order; the last always stays.
+        lsn: Last record that the snapshot contains.
+
+    Returns:
+        Those removed, the oldest first.
+
+    Raises:
+        SnapshotError: A segment cannot be read, or is out of order; none is removed.
+        OSError: One could not be removed; those before it are.
     """

@@ -1,20 +1,39 @@
 """Hyper-parameters that models with growing tables share."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fleetrec.config.options import Options
 from fleetrec.embedding.table import Admission, Eviction
+
+# Sights, and clicks, of an id without a row are counted up to here: 16 bits each.
+MAX_COUNT = 65535
 
 
 class AdmissionOptions(Options):
     """Which ids get a row: ``{kind: count, threshold: 3}`` from the third sight on."""
 
     kind: Literal["always", "count", "probability", "score"] = "always"
-    threshold: float = Field(default=1.0, gt=0, lt=65536)
+    threshold: float = Field(default=1.0, gt=0)
     show_weight: float = 0.1
     click_weight: float = 1.0
+
+    @model_validator(mode="after")
+    def check_threshold_is_reached(self) -> Self:
+        """Refuse a rule that never gives a row, or a chance above 1."""
+        highest = {
+            "always": self.threshold,
+            "count": MAX_COUNT,
+            "probability": 1,
+            "score": MAX_COUNT * max(self.show_weight, self.click_weight),
+        }[self.kind]
+        if self.threshold > highest:
+            raise ValueError(
+                f"expected a threshold of at most {highest:g} for {self.kind}, got "
+                f"{self.threshold:g}; shows and clicks are counted up to {MAX_COUNT}"
+            )
+        return self
 
     def build(self) -> Admission:
         """Return the rule for a table."""

@@ -13,6 +13,7 @@ from fleetrec._native import (
     LogRecord,
     SnapshotError,
     TableLog,
+    drop_segments,
     read_snapshot,
     replay_log,
 )
@@ -105,6 +106,117 @@ def test_one_record_covers_several_tables(tmp_path):
     copies = [make_native_table(name=name) for name in ("a", "b")]
     replay_log(copies, [tmp_path / "1.log"])
     assert all(same(copy, table) for copy, table in zip(copies, tables, strict=True))
+
+
+LABELS = np.array([1, 0], np.float32)
+
+
+def look_up(tables):
+    """Find the rows of three features in two tables, the second of which is frozen."""
+    lookup = BatchLookup(tables, [(0, 0, "sum"), (1, 1, "mean"), (1, 0, "sqrtn")], [1])
+    ids, offsets = np.array([1, 2, 2, 3, 3, 4, 1, 1]), np.array([0, 2, 3, 5, 8])
+    lookup.find(ids, offsets, 2, training=True, now=3, labels=LABELS)
+    return lookup, np.arange(12, dtype=np.float32).reshape(2, 6)
+
+
+def test_a_lookup_is_logged_as_the_arrays_that_it_tells(tmp_path):
+    straight, told = LogRecord(), LogRecord()
+    for name, record in (("straight", straight), ("told", told)):
+        tables = [make_native_table(name=table, admission=ADMISSION) for table in ("a", "b")]
+        lookup, grads = look_up(tables)
+        if record is straight:
+            lookup.apply_and_keep(grads, lr=0.5)
+            record.add_lookup(lookup, [0, 1], now=3, lr=0.5, labels=LABELS)
+        else:
+            for table in (0, 1):
+                record.add_sights(table, *lookup.sights(table, labels=LABELS), now=3)
+            for table, (moved, sums) in enumerate(lookup.apply_and_tell(grads, lr=0.5)):
+                record.add_push(table, moved, sums, lr=0.5)
+        log = TableLog(tmp_path / name, tables)
+        log.append(record, worker=2, sequence=9)
+        log.commit("process")
+    assert (tmp_path / "straight").read_bytes() == (tmp_path / "told").read_bytes()
+
+
+def test_a_lookup_that_kept_nothing_or_went_on_is_refused(tmp_path):
+    tables = [make_native_table(name=name) for name in ("a", "b")]
+    log = TableLog(tmp_path / "1.log", tables)
+    lookup, grads = look_up(tables)
+    with pytest.raises(RuntimeError, match="kept no changes"):
+        LogRecord().add_lookup(lookup, [0, 1], now=3, lr=0.5)
+    lookup.apply(grads, lr=0.5)
+    with pytest.raises(RuntimeError, match="kept no changes"):
+        LogRecord().add_lookup(lookup, [0, 1], now=3, lr=0.5)
+    lookup.apply_and_keep(grads, lr=0.5)
+    with pytest.raises(ValueError, match="one number per table"):
+        LogRecord().add_lookup(lookup, [0], now=3, lr=0.5)
+    record = LogRecord()
+    record.add_lookup(lookup, [0, 1], now=3, lr=0.5)
+    lookup.apply_and_keep(grads, lr=0.5)
+    with pytest.raises(RuntimeError, match="went on"):
+        log.append(record)
+    assert log.last_lsn == 0
+
+
+def test_a_record_that_cannot_be_filled_leaves_no_trace_in_the_log(tmp_path):
+    table = make_native_table()
+    log = TableLog(tmp_path / "1.log", [table])
+    train_and_log(table, log, [1])
+    lookup, vectors = train(table, [1, 2], step=False)
+    lookup.apply_and_keep(vectors, lr=0.5)
+    record = LogRecord()
+    record.add_lookup(lookup, [0], now=0, lr=0.5, labels=np.ones(3, np.float32))
+    with pytest.raises(ValueError, match="one label per sample"):
+        log.append(record)
+    train_and_log(table, log, [1])
+    assert log.commit("process") == 2
+    assert replay_log([make_native_table()], [tmp_path / "1.log"])["last_lsn"] == 2
+
+
+def write_segments(folder, firsts, num_records=2):
+    """Write a log of several segments of two records each; return their paths and the table."""
+    table = make_native_table()
+    paths = [folder / f"{first}.log" for first in firsts]
+    for path, first in zip(paths, firsts, strict=True):
+        log = TableLog(path, [table], first_lsn=first)
+        for _ in range(num_records):
+            train_and_log(table, log, [1, first])
+        log.commit("process")
+    return paths, table
+
+
+@pytest.mark.parametrize(
+    ("lsn", "num_dropped"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (99, 2)]
+)
+def test_segments_that_a_snapshot_covers_are_dropped(tmp_path, lsn, num_dropped):
+    paths, _ = write_segments(tmp_path, (1, 3, 5))
+    assert drop_segments(paths, lsn) == paths[:num_dropped]
+    assert [path.exists() for path in paths] == [i >= num_dropped for i in range(3)]
+
+
+def test_a_snapshot_and_the_segments_left_behind_it_give_the_table(tmp_path):
+    paths, table = write_segments(tmp_path, (1, 3))
+    (tmp_path / "base").mkdir()
+    lsn = 4
+    Cut(table).write(tmp_path / "base", kind="base", lsn=lsn)
+    log = TableLog(tmp_path / "5.log", [table], first_lsn=lsn + 1)
+    train_and_log(table, log, [1, 7])
+    log.commit("process")
+    assert drop_segments([*paths, tmp_path / "5.log"], lsn) == paths
+    copy = make_native_table()
+    read_snapshot(copy, [tmp_path / "base"])
+    replay_log([copy], [tmp_path / "5.log"], after_lsn=lsn)
+    assert same(copy, table)
+
+
+def test_segments_out_of_order_or_damaged_are_not_dropped(tmp_path):
+    paths, _ = write_segments(tmp_path, (1, 3, 5))
+    with pytest.raises(SnapshotError, match="the segment before it begins later"):
+        drop_segments([paths[0], paths[2], paths[1]], 99)
+    paths[2].write_bytes(b"FRECTLOG")
+    with pytest.raises(SnapshotError, match=r"5\.log"):
+        drop_segments(paths, 99)
+    assert all(path.exists() for path in paths)
 
 
 def test_the_last_request_of_every_worker_is_known_again(tmp_path):

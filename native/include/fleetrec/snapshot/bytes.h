@@ -5,14 +5,34 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace fleetrec {
 
 static_assert(std::endian::native == std::endian::little, "files are little endian");
+
+// Leaves new elements unset: a second pass over megabytes would only write zeros.
+template <typename T>
+struct UnsetAllocator : std::allocator<T> {
+  template <typename Other>
+  struct rebind {
+    using other = UnsetAllocator<Other>;
+  };
+
+  template <typename Element>
+  void construct(Element* at) noexcept {
+    ::new (static_cast<void*>(at)) Element;
+  }
+  template <typename Element, typename Argument>
+  void construct(Element* at, Argument&& argument) noexcept {
+    ::new (static_cast<void*>(at)) Element(std::forward<Argument>(argument));
+  }
+};
 
 class ByteSink {
  public:
@@ -42,12 +62,15 @@ class ByteSink {
     return bytes_.data() + bytes_.size() - num_bytes;
   }
 
+  // Forgets what was put behind `offset`.
+  void cut(std::size_t offset) { bytes_.resize(offset); }
+
   void clear() { bytes_.clear(); }
   std::size_t size() const { return bytes_.size(); }
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte, UnsetAllocator<std::byte>> bytes_;
 };
 
 // Reads at any alignment. The caller knows that the bytes are there.

@@ -79,4 +79,10 @@ ReplayStats replay_log(std::span<const std::shared_ptr<Table>> tables,
                        std::span<const std::filesystem::path> segments, std::uint64_t after_lsn,
                        TornTail torn_tail);
 
+// Removes the segments whose records are all numbered up to `lsn`, the oldest first, and returns
+// them; of segments in order, the last stays. Throws FormatFault, before anything is removed, if
+// they cannot be read or are out of order, and WriteFault.
+std::vector<std::filesystem::path> drop_segments(std::span<const std::filesystem::path> segments,
+                                                 std::uint64_t lsn);
+
 }  // namespace fleetrec

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,7 +44,10 @@ struct Request {
   std::uint64_t sequence = 0;
 };
 
-// Views into memory of the caller, at any alignment.
+// Writes the columns of an operation where a record wants them, at any alignment.
+using FillColumns = std::function<void(std::byte* ids, std::byte* payload)>;
+
+// Views into memory of the caller, at any alignment; or, for writing, a function that fills.
 struct Operation {
   OperationKind kind;
   std::uint32_t table = 0;
@@ -52,6 +56,7 @@ struct Operation {
   float lr = 0.0f;                     // of a push
   const std::byte* ids = nullptr;      // u64
   const std::byte* payload = nullptr;  // clicks u8, or gradients f32
+  FillColumns fill = nullptr;          // if set, `ids` and `payload` are not looked at
 };
 
 struct Record {
@@ -72,7 +77,8 @@ ReadLogHeader read_log_header(const InputFile& file);
 // Bytes behind the ids, per entry.
 std::size_t payload_bytes(OperationKind kind, std::uint32_t dim);
 
-// Appends the record with its frame. Throws std::invalid_argument if it cannot be written.
+// Appends the record with its frame, or throws and appends nothing; std::invalid_argument if it
+// cannot be written.
 void put_record(ByteSink& sink, const Record& record, std::span<const LogTable> tables);
 
 // Throws FormatFault for a body that is sound but impossible; `offset` is that of its frame.

@@ -23,6 +23,7 @@ class Arena {
   // Gives everything back; what was handed out is gone.
   void clear();
 
+  // All that was taken from the system, whether or not it was touched.
   std::size_t num_bytes() const { return num_bytes_; }
 
  private:

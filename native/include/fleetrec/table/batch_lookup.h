@@ -42,7 +42,10 @@ struct Occasion {
   std::span<const float> labels = {};  // by sample, above 0.5 counts as click; empty: no clicks
 };
 
-// What `apply` did to one table: rows that changed, and the summed gradient of each.
+// What becomes of the summed gradients of `apply`.
+enum class Changes { kForget, kKeep };
+
+// Rows that changed, and the summed gradient of each.
 struct TableChanges {
   std::vector<std::uint64_t> ids;
   std::vector<float> grads;
@@ -62,6 +65,7 @@ class BatchLookup {
   BatchLookup(std::vector<std::shared_ptr<Table>> tables, std::vector<LookupFeature> features,
               const std::vector<std::size_t>& frozen = {});
 
+  std::size_t num_tables() const { return tables_.size(); }
   std::size_t dim() const { return dim_; }
   std::size_t width() const { return features_.size() * dim_; }
 
@@ -72,13 +76,22 @@ class BatchLookup {
   // a table lost rows since find: they are addresses by now.
   void pool(std::span<float> vectors) const;
 
-  // Sums the gradient of the vectors per row and applies the optimizer, once per row. Fills
-  // `changes`, if given, with an entry per table.
-  void apply(std::span<const float> grads, float lr, std::vector<TableChanges>* changes = nullptr);
+  // Sums the gradient of the vectors per row and applies the optimizer, once per row.
+  void apply(std::span<const float> grads, float lr, Changes changes = Changes::kForget);
 
-  // Lists what `find` counted in one table, in an order that gives the same rows if it is counted
-  // again; `occasion` is that of the find.
-  std::vector<Sight> sights(std::size_t table, const Occasion& occasion) const;
+  // What `find` counted in one table, for a log: u64 ids and u8 clicks, in an order that gives the
+  // same rows if it is counted again. `occasion` is that of the find.
+  std::size_t num_sights(std::size_t table) const;
+  void copy_sights(std::size_t table, const Occasion& occasion, std::byte* ids,
+                   std::byte* clicks) const;
+
+  // What the last `apply` did to one table: u64 ids, and `dim` floats of gradient for each. Throws
+  // std::logic_error if it was not kept.
+  std::size_t num_changes(std::size_t table) const;
+  void copy_changes(std::size_t table, std::byte* ids, std::byte* grads) const;
+
+  // Rises when the sights or the changes become others.
+  std::uint64_t generation() const { return generation_; }
 
  private:
   struct Item {
@@ -103,7 +116,7 @@ class BatchLookup {
         begin;  // by row, where its bags start in `bags`; one more at the end
     std::vector<std::uint32_t> bags;
     std::vector<std::uint32_t> row_of;  // by item; scratch
-    TableChanges changes;               // if asked for
+    TableChanges changes;               // if they are kept
   };
 
   static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
@@ -117,6 +130,7 @@ class BatchLookup {
   void apply(Partition& partition, std::span<const float> grads, float lr, bool keep_changes);
   std::uint64_t num_removals() const;
   void check_rows_are_there() const;
+  std::span<const Partition> partitions_of(std::size_t table) const;
   void group(Partition& partition) const;
   void pool_samples(std::size_t first, std::size_t last, float* vectors) const;
   float scale_of(const LookupFeature& feature, std::size_t num_ids) const;
@@ -129,6 +143,8 @@ class BatchLookup {
   std::size_t num_samples_ = 0;
   bool is_plain_ = true;               // all combiners are sums
   std::uint64_t removals_before_ = 0;  // when the rows were found
+  std::uint64_t generation_ = 0;
+  bool has_changes_ = false;
   std::vector<Stretch> stretches_;
   std::vector<std::uint32_t> counts_;  // by stretch and partition
   std::vector<Item> items_;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a lookup did, as columns: straight from where it lies to where it is wanted.
+#include <cstring>
+#include <stdexcept>
+
+#include "fleetrec/parallel.h"
+#include "fleetrec/table/batch_lookup.h"
+
+namespace fleetrec {
+
+std::span<const BatchLookup::Partition> BatchLookup::partitions_of(std::size_t table) const {
+  if (table >= tables_.size()) throw std::invalid_argument("no such table");
+  const std::size_t num_partitions = partitions_.size() / tables_.size();
+  return std::span(partitions_).subspan(table * num_partitions, num_partitions);
+}
+
+std::size_t BatchLookup::num_sights(std::size_t table) const {
+  const auto partitions = partitions_of(table);
+  return items_.empty() ? 0 : partitions.back().last - partitions.front().first;
+}
+
+void BatchLookup::copy_sights(std::size_t table, const Occasion& occasion, std::byte* ids,
+                              std::byte* clicks) const {
+  if (!occasion.labels.empty() && occasion.labels.size() != num_samples_) {
+    throw std::invalid_argument("expected one label per sample");
+  }
+  const auto partitions = partitions_of(table);
+  if (items_.empty()) return;
+  const std::size_t first = partitions.front().first;
+  parallel_for(partitions.size(), [&](std::size_t p) {
+    for (std::size_t i = partitions[p].first; i < partitions[p].last; ++i) {
+      std::memcpy(ids + (i - first) * sizeof items_[i].id, &items_[i].id, sizeof items_[i].id);
+      clicks[i - first] = std::byte{is_click(items_[i], occasion)};
+    }
+  });
+}
+
+std::size_t BatchLookup::num_changes(std::size_t table) const {
+  if (!has_changes_) {
+    throw std::logic_error("the lookup kept no changes; apply a gradient and keep them");
+  }
+  std::size_t sum = 0;
+  for (const Partition& partition : partitions_of(table)) sum += partition.changes.ids.size();
+  return sum;
+}
+
+void BatchLookup::copy_changes(std::size_t table, std::byte* ids, std::byte* grads) const {
+  const auto partitions = partitions_of(table);
+  std::vector<std::size_t> begins(1, 0);
+  for (const Partition& partition : partitions) {
+    begins.push_back(begins.back() + partition.changes.ids.size());
+  }
+  const std::size_t id_bytes = sizeof(std::uint64_t);
+  const std::size_t grad_bytes = dim_ * sizeof(float);
+  parallel_for(partitions.size(), [&](std::size_t p) {
+    const TableChanges& changes = partitions[p].changes;
+    if (changes.ids.empty()) return;
+    std::memcpy(ids + begins[p] * id_bytes, changes.ids.data(), changes.ids.size() * id_bytes);
+    std::memcpy(grads + begins[p] * grad_bytes, changes.grads.data(),
+                changes.ids.size() * grad_bytes);
+  });
+}
+
+}  // namespace fleetrec
