@@ -57,16 +57,17 @@ using InitialTuple = std::tuple<std::string, double, double>;
 using AdmissionTuple = std::tuple<std::string, double, double, double>;
 
 std::shared_ptr<Table> make_table(const std::string& name, std::size_t dim,
-                                  std::optional<std::uint64_t> num_rows, std::uint64_t salt,
-                                  const InitialTuple& initial, const std::string& optimizer,
-                                  const Named& hyperparameters, const Named& guards,
-                                  const AdmissionTuple& admission) {
+                                  std::optional<std::uint64_t> num_rows, bool hash_ids,
+                                  std::uint64_t salt, const InitialTuple& initial,
+                                  const std::string& optimizer, const Named& hyperparameters,
+                                  const Named& guards, const AdmissionTuple& admission) {
   const auto& [kind, center, scale] = initial;
   const auto& [policy, threshold, show_weight, click_weight] = admission;
   TableOptions options{
       .name = name,
       .dim = dim,
       .num_rows = num_rows,
+      .folds_ids = hash_ids,
       .initializer = {initial_kind(kind), center, scale, salt},
       .admission = {admission_kind(policy), threshold, show_weight, click_weight, salt},
   };
@@ -117,7 +118,7 @@ std::size_t evict(Table& table, const Ids& ids) {
   const std::lock_guard lock(table.mutex());
   const std::uint64_t before = table.counts().evicted;
   for (const std::int64_t signed_id : to_span(ids)) {
-    const auto id = static_cast<std::uint64_t>(signed_id);
+    const std::uint64_t id = table.row_id(static_cast<std::uint64_t>(signed_id));
     if (table.is_in_range(id)) table.evict(id, table.place(id));
   }
   return table.counts().evicted - before;
@@ -219,6 +220,15 @@ void restore_candidates(Table& table, const Ids& ids,
                          .counts = {const_cast<std::uint32_t*>(counts.data()), ids.size()}});
 }
 
+nb::object fold_ids(const Ids& ids, std::uint64_t num_rows) {
+  if (num_rows == 0) throw std::invalid_argument("num_rows must be at least 1");
+  Column<std::int64_t> folded(ids.size());
+  std::ranges::transform(to_span(ids), folded.span().begin(), [num_rows](std::int64_t id) {
+    return static_cast<std::int64_t>(fold_id(static_cast<std::uint64_t>(id), num_rows));
+  });
+  return folded.release(1);
+}
+
 nb::dict optimizer_schema() {
   nb::dict schema;
   for (const RowOptimizerInfo& info : row_optimizers()) {
@@ -298,10 +308,12 @@ nb::dict stats(Table& table) {
 
 void bind_table(nb::module_& module) {
   module.def("optimizer_schema", &optimizer_schema);
+  module.def("fold_ids", &fold_ids, "ids"_a.noconvert(), nb::kw_only(), "num_rows"_a);
   nb::class_<Table> table(module, "Table", nb::is_final());
   table
-      .def(nb::new_(&make_table), nb::kw_only(), "name"_a, "dim"_a, "num_rows"_a.none(), "salt"_a,
-           "initial"_a, "optimizer"_a, "hyperparameters"_a, "guards"_a, "admission"_a)
+      .def(nb::new_(&make_table), nb::kw_only(), "name"_a, "dim"_a, "num_rows"_a.none(),
+           "hash_ids"_a = false, "salt"_a, "initial"_a, "optimizer"_a, "hyperparameters"_a,
+           "guards"_a, "admission"_a)
       .def("__len__", &size)
       .def("pull", &pull, "ids"_a.noconvert(), nb::kw_only(), "create"_a)
       .def("push", &push, "ids"_a.noconvert(), "grads"_a.noconvert(), nb::kw_only(), "lr"_a)

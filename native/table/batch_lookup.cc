@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
-#include <mutex>
 #include <stdexcept>
 
 #include "fleetrec/parallel.h"
+#include "fleetrec/table/vector_math.h"
 
 namespace fleetrec {
 namespace {
@@ -16,41 +14,42 @@ namespace {
 constexpr std::size_t kPartitionsPerTable = 32;
 constexpr std::size_t kBucketsPerPartition = kNumBuckets / kPartitionsPerTable;
 constexpr std::size_t kStretchSamples = 1024;
-constexpr std::size_t kPoolSamples = 128;
-constexpr std::size_t kAhead = 8;  // rows that are fetched before they are needed
-
-FLEETREC_SIMD void add_scaled(float* sum, const float* term, std::size_t dim, float scale) {
-  for (std::size_t i = 0; i < dim; ++i) sum[i] += scale * term[i];
-}
-
-FLEETREC_SIMD void add(float* sum, const float* term, std::size_t dim) {
-  for (std::size_t i = 0; i < dim; ++i) sum[i] += term[i];
-}
-
-FLEETREC_SIMD void multiply(float* vector, std::size_t dim, float scale) {
-  for (std::size_t i = 0; i < dim; ++i) vector[i] *= scale;
-}
-
-// Rows begin anywhere in a cache line, so the last float may lie in one more.
-void prefetch(const float* first, std::size_t num_floats) {
-  constexpr std::size_t kLineFloats = 16;
-  for (std::size_t i = 0; i < num_floats; i += kLineFloats) __builtin_prefetch(first + i);
-  __builtin_prefetch(first + num_floats - 1);
-}
 
 std::size_t partition_of(std::size_t table, Place place) {
   return table * kPartitionsPerTable + place.bucket / kBucketsPerPartition;
 }
 
-std::vector<std::unique_lock<std::mutex>> lock_all(
-    const std::vector<std::shared_ptr<Table>>& tables) {
-  // Always in the same order, so that two lookups cannot wait for each other.
-  std::vector<Table*> ordered;
-  for (const auto& table : tables) ordered.push_back(table.get());
-  std::ranges::sort(ordered);
-  std::vector<std::unique_lock<std::mutex>> locks;
-  for (Table* table : ordered) locks.emplace_back(table->mutex());
-  return locks;
+// Where the ids of a list that count begin and end in the batch.
+struct IdRange {
+  std::size_t first;
+  std::size_t last;
+
+  std::size_t size() const { return last - first; }
+};
+
+IdRange kept_ids(const LookupFeature& feature, const std::int64_t* offsets, std::size_t sample) {
+  const auto first = static_cast<std::size_t>(offsets[sample]);
+  const auto last = static_cast<std::size_t>(offsets[sample + 1]);
+  return {last - std::min(last - first, feature.max_length), last};
+}
+
+const std::int64_t* offsets_of(const JaggedIds& batch, const LookupFeature& feature) {
+  return &batch.offsets[feature.column * batch.num_samples];
+}
+
+bool is_pooled(const LookupFeature& feature) { return feature.combiner != Combiner::kNone; }
+
+// What the weights of a pooled list are divided by; 1 if that is nothing.
+double divisor_of(Combiner combiner, std::span<const float> weights, std::size_t num_ids) {
+  if (combiner == Combiner::kSum) return 1.0;
+  double sum = static_cast<double>(num_ids);
+  if (!weights.empty()) {
+    sum = 0.0;
+    for (const double weight : weights) {
+      sum += combiner == Combiner::kMean ? weight : weight * weight;
+    }
+  }
+  return combiner == Combiner::kMean ? sum : std::sqrt(sum);
 }
 
 }  // namespace
@@ -74,11 +73,17 @@ BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
     partitions_[i].table = i / kPartitionsPerTable;
     partitions_[i].is_frozen = std::ranges::find(frozen, partitions_[i].table) != frozen.end();
   }
-  for (const LookupFeature& feature : features_) {
+  for (std::size_t f = 0; f < features_.size(); ++f) {
+    const LookupFeature& feature = features_[f];
     if (feature.table >= tables_.size()) throw std::invalid_argument("no such table");
-    is_plain_ = is_plain_ && feature.combiner == Combiner::kSum;
+    if (feature.max_length == 0) throw std::invalid_argument("max_length must be at least 1");
+    if (is_pooled(feature) && feature.max_length != LookupFeature::kAnyLength) {
+      throw std::invalid_argument("max_length is for sequences, which are not pooled");
+    }
+    (is_pooled(feature) ? pooled_ : sequences_).push_back(f);
+    width_ += is_pooled(feature) ? dim_ : 0;
+    has_means_ = has_means_ || (is_pooled(feature) && feature.combiner != Combiner::kSum);
   }
-  removals_before_ = num_removals();
 }
 
 void BatchLookup::find(const JaggedIds& batch, const Occasion& occasion) {
@@ -86,17 +91,28 @@ void BatchLookup::find(const JaggedIds& batch, const Occasion& occasion) {
   count(batch);
   ++generation_;
   has_changes_ = false;
+  is_found_ = false;  // whatever fails from here on leaves a mixture of two batches
   num_samples_ = batch.num_samples;
-  offsets_.assign(batch.offsets.begin(), batch.offsets.end());
+  is_weighted_ = has_means_ || !batch.weights.empty();
+  is_plain_ = !is_weighted_ && sequences_.empty();
+  place_lists(batch);
   scatter(batch);
-  const auto locks = lock_all(tables_);
+  if (is_weighted_) weigh(batch);
+  const auto locks = lock_tables();
   parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], occasion); });
   removals_before_ = num_removals();
+  is_found_ = true;
 }
 
 void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) const {
   if (!occasion.labels.empty() && occasion.labels.size() != batch.num_samples) {
     throw std::invalid_argument("expected one label per sample");
+  }
+  if (!batch.weights.empty() && batch.weights.size() != batch.ids.size()) {
+    throw std::invalid_argument("expected one weight per id");
+  }
+  if (!std::ranges::all_of(batch.weights, [](float weight) { return std::isfinite(weight); })) {
+    throw std::invalid_argument("weights must be finite numbers");
   }
   std::int64_t before = 0;
   for (const std::int64_t offset : batch.offsets) {
@@ -113,7 +129,7 @@ void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) 
     if (feature.column >= (batch.offsets.size() - 1) / batch.num_samples) {
       throw std::invalid_argument("the batch has fewer columns than the lookup");
     }
-    const std::int64_t* first = &batch.offsets[feature.column * batch.num_samples];
+    const std::int64_t* first = offsets_of(batch, feature);
     num_ids += static_cast<std::size_t>(first[batch.num_samples] - first[0]);
   }
   constexpr std::size_t kMax = std::numeric_limits<std::uint32_t>::max();
@@ -130,20 +146,62 @@ void BatchLookup::count(const JaggedIds& batch) {
       stretches_.push_back({feature, first, std::min(first + kStretchSamples, batch.num_samples)});
     }
   }
-  const std::size_t num_partitions = partitions_.size();
-  counts_.assign(stretches_.size() * num_partitions, 0);
+  counts_.assign(stretches_.size() * partitions_.size(), 0);
   parallel_for(stretches_.size(), [&](std::size_t s) {
-    const LookupFeature& feature = features_[stretches_[s].feature];
-    const Table& table = *tables_[feature.table];
-    const std::int64_t* offsets = &batch.offsets[feature.column * batch.num_samples];
-    std::uint32_t* counts = &counts_[s * num_partitions];
-    const auto end = static_cast<std::size_t>(offsets[stretches_[s].last]);
-    for (auto n = static_cast<std::size_t>(offsets[stretches_[s].first]); n < end; ++n) {
-      const auto id = static_cast<std::uint64_t>(batch.ids[n]);
-      if (!table.is_in_range(id)) throw IdOutOfRange{feature.column, id};
+    count(batch, stretches_[s], &counts_[s * partitions_.size()]);
+  });
+  const auto worst = std::ranges::min_element(stretches_, {}, &Stretch::fault);
+  if (worst == stretches_.end() || worst->fault == kNoFault) return;
+  throw IdOutOfRange{worst->feature, static_cast<std::uint64_t>(batch.ids[worst->fault])};
+}
+
+void BatchLookup::count(const JaggedIds& batch, Stretch& stretch, std::uint32_t* counts) const {
+  const LookupFeature& feature = features_[stretch.feature];
+  const Table& table = *tables_[feature.table];
+  const std::int64_t* offsets = offsets_of(batch, feature);
+  const auto count_ids = [&](std::size_t n, std::size_t last) {
+    for (; n < last; ++n) {
+      const std::uint64_t id = table.row_id(static_cast<std::uint64_t>(batch.ids[n]));
+      if (!table.is_in_range(id)) {
+        stretch.fault = std::min(stretch.fault, n);
+        return;
+      }
       ++counts[partition_of(feature.table, table.place(id))];
     }
-  });
+  };
+  if (feature.max_length == LookupFeature::kAnyLength) {
+    count_ids(static_cast<std::size_t>(offsets[stretch.first]),
+              static_cast<std::size_t>(offsets[stretch.last]));
+    return;
+  }
+  for (std::size_t sample = stretch.first; sample < stretch.last; ++sample) {
+    const IdRange kept = kept_ids(feature, offsets, sample);
+    count_ids(kept.first, kept.last);
+  }
+}
+
+// Gives every id that counts a position, list by list.
+void BatchLookup::place_lists(const JaggedIds& batch) {
+  starts_.resize(features_.size() * (num_samples_ + 1));
+  std::size_t position = 0;
+  for (std::size_t f = 0; f < features_.size(); ++f) {
+    const std::int64_t* offsets = offsets_of(batch, features_[f]);
+    std::uint32_t* starts = &starts_[f * (num_samples_ + 1)];
+    if (features_[f].max_length == LookupFeature::kAnyLength) {
+      for (std::size_t sample = 0; sample <= num_samples_; ++sample) {
+        const auto before = static_cast<std::size_t>(offsets[sample] - offsets[0]);
+        starts[sample] = static_cast<std::uint32_t>(position + before);
+      }
+    } else {
+      starts[0] = static_cast<std::uint32_t>(position);
+      for (std::size_t sample = 0; sample < num_samples_; ++sample) {
+        const std::size_t num_kept = kept_ids(features_[f], offsets, sample).size();
+        starts[sample + 1] = starts[sample] + static_cast<std::uint32_t>(num_kept);
+      }
+    }
+    position = starts[num_samples_];
+  }
+  weights_.resize(position);
 }
 
 // Sorts the ids that were counted by partition, keeping their order.
@@ -160,26 +218,18 @@ void BatchLookup::scatter(const JaggedIds& batch) {
     partitions_[p].last = sum;
   }
   items_.resize(sum);
-  weights_.resize(sum);
-  begins_.assign(1, 0);
-  for (const LookupFeature& feature : features_) {
-    const std::int64_t* offsets = &offsets_[feature.column * num_samples_];
-    begins_.push_back(begins_.back() +
-                      static_cast<std::size_t>(offsets[num_samples_] - offsets[0]));
-  }
   parallel_for(stretches_.size(), [&](std::size_t s) {
     const Stretch& stretch = stretches_[s];
     const LookupFeature& feature = features_[stretch.feature];
     const Table& table = *tables_[feature.table];
-    const std::int64_t* offsets = &offsets_[feature.column * num_samples_];
+    const std::int64_t* offsets = offsets_of(batch, feature);
     std::uint32_t* next = &counts_[s * num_partitions];
-    auto n = static_cast<std::size_t>(offsets[stretch.first]);
-    auto position = static_cast<std::uint32_t>(begins_[stretch.feature] + n -
-                                               static_cast<std::size_t>(offsets[0]));
+    std::uint32_t position = starts(stretch.feature)[stretch.first];
     for (std::size_t sample = stretch.first; sample < stretch.last; ++sample) {
       const auto bag = static_cast<std::uint32_t>(sample * features_.size() + stretch.feature);
-      for (const auto end = static_cast<std::size_t>(offsets[sample + 1]); n < end; ++n) {
-        const auto id = static_cast<std::uint64_t>(batch.ids[n]);
+      const IdRange kept = kept_ids(feature, offsets, sample);
+      for (std::size_t n = kept.first; n < kept.last; ++n) {
+        const std::uint64_t id = table.row_id(static_cast<std::uint64_t>(batch.ids[n]));
         const Place place = table.place(id);
         items_[next[partition_of(feature.table, place)]++] = {id, place, position++, bag};
       }
@@ -187,9 +237,37 @@ void BatchLookup::scatter(const JaggedIds& batch) {
   });
 }
 
+// Computes what every row is multiplied by when it is pooled, and its gradient afterwards.
+void BatchLookup::weigh(const JaggedIds& batch) {
+  scales_.resize(weights_.size());
+  parallel_for(stretches_.size(), [&](std::size_t s) {
+    const Stretch& stretch = stretches_[s];
+    const LookupFeature& feature = features_[stretch.feature];
+    const std::int64_t* offsets = offsets_of(batch, feature);
+    const std::uint32_t* starts = this->starts(stretch.feature);
+    float* scale = scales_.data() + starts[stretch.first];
+    if (!is_pooled(feature)) {
+      std::fill(scale, scales_.data() + starts[stretch.last], 1.0f);
+      return;
+    }
+    for (std::size_t sample = stretch.first; sample < stretch.last; ++sample) {
+      const IdRange kept = kept_ids(feature, offsets, sample);
+      const auto weights =
+          batch.weights.empty() ? batch.weights : batch.weights.subspan(kept.first, kept.size());
+      const double divisor = divisor_of(feature.combiner, weights, kept.size());
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        const double weight = weights.empty() ? 1.0 : weights[i];
+        *scale++ = divisor == 0.0 ? 0.0f : static_cast<float>(weight / divisor);
+      }
+    }
+  });
+}
+
 // Finds the rows of one partition in two waves: while the first reads the index of an id, memory
 // already brings that of a later one; the second does the same with rows.
-void BatchLookup::resolve(Partition& partition, const Occasion& occasion) {
+void BatchLookup::resolve(Partition& partition, const Occasion& whole_occasion) {
+  Occasion occasion = whole_occasion;
+  if (partition.is_frozen) occasion.purpose = Purpose::kRead;
   const bool is_read = occasion.purpose == Purpose::kRead;
   Table& table = *tables_[partition.table];
   const std::size_t num_items = partition.last - partition.first;
@@ -218,11 +296,25 @@ bool BatchLookup::is_click(const Item& item, const Occasion& occasion) const {
   return !occasion.labels.empty() && occasion.labels[item.bag / features_.size()] > 0.5f;
 }
 
+// Always in the same order, so that two lookups cannot wait for each other.
+std::vector<std::unique_lock<std::mutex>> BatchLookup::lock_tables() const {
+  std::vector<Table*> ordered;
+  for (const auto& table : tables_) ordered.push_back(table.get());
+  std::ranges::sort(ordered);
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (Table* table : ordered) locks.emplace_back(table->mutex());
+  return locks;
+}
+
 // Rows of an evicted id may be given to another.
 std::uint64_t BatchLookup::num_removals() const {
   std::uint64_t sum = 0;
   for (const auto& table : tables_) sum += table->num_removals();
   return sum;
+}
+
+void BatchLookup::check_found() const {
+  if (!is_found_) throw std::logic_error("no find has succeeded since the lookup was last changed");
 }
 
 void BatchLookup::check_rows_are_there() const {
@@ -231,7 +323,7 @@ void BatchLookup::check_rows_are_there() const {
   }
 }
 
-// Lists the bags of every row, in the order of the batch.
+// Lists the uses of every row, in the order of the batch.
 void BatchLookup::group(Partition& partition) const {
   const std::span items(items_.data() + partition.first, partition.row_of.size());
   partition.begin.assign(partition.rows.size() + 1, 0);
@@ -241,111 +333,14 @@ void BatchLookup::group(Partition& partition) const {
   for (std::size_t row = 0; row < partition.rows.size(); ++row) {
     partition.begin[row + 1] += partition.begin[row];
   }
-  partition.bags.resize(partition.begin.back());
+  partition.uses.resize(partition.begin.back());
   for (std::size_t i = items.size(); i-- > 0;) {  // from behind, so that `begin` ends at begins
     const std::uint32_t row = partition.row_of[i];
-    if (row != kNoRow) partition.bags[--partition.begin[row + 1]] = items[i].bag;
+    if (row == kNoRow) continue;
+    partition.uses[--partition.begin[row + 1]] = is_plain_ ? items[i].bag : items[i].position;
   }
   std::rotate(partition.begin.begin(), partition.begin.begin() + 1, partition.begin.end());
-  partition.begin.back() = static_cast<std::uint32_t>(partition.bags.size());
-}
-
-float BatchLookup::scale_of(const LookupFeature& feature, std::size_t num_ids) const {
-  if (feature.combiner == Combiner::kSum || num_ids == 0) return 1.0f;
-  const auto count = static_cast<float>(num_ids);
-  return 1.0f / (feature.combiner == Combiner::kSqrtN ? std::sqrt(count) : count);
-}
-
-void BatchLookup::pool(std::span<float> vectors) const {
-  if (vectors.size() != num_samples_ * width()) {
-    throw std::invalid_argument("the vectors must be one row of the lookup's width per sample");
-  }
-  const auto locks = lock_all(tables_);  // another lookup may be about to change these rows
-  check_rows_are_there();
-  const std::size_t num_tasks = (num_samples_ + kPoolSamples - 1) / kPoolSamples;
-  parallel_for(num_tasks, [&](std::size_t task) {
-    const std::size_t first = task * kPoolSamples;
-    pool_samples(first, std::min(first + kPoolSamples, num_samples_), vectors.data());
-  });
-}
-
-void BatchLookup::pool_samples(std::size_t first, std::size_t last, float* vectors) const {
-  for (std::size_t f = 0; f < features_.size(); ++f) {
-    const LookupFeature& feature = features_[f];
-    const std::int64_t* offsets = &offsets_[feature.column * num_samples_];
-    const float* const* weights = weights_.data() + begins_[f];
-    const std::size_t num_weights = begins_[f + 1] - begins_[f];
-    for (std::size_t sample = first; sample < last; ++sample) {
-      float* vector = vectors + (sample * features_.size() + f) * dim_;
-      const auto begin = static_cast<std::size_t>(offsets[sample] - offsets[0]);
-      const auto end = static_cast<std::size_t>(offsets[sample + 1] - offsets[0]);
-      if (end + kAhead < num_weights && weights[end + kAhead] != nullptr) {
-        prefetch(weights[end + kAhead], dim_);
-      }
-      if (end - begin == 1 && weights[begin] != nullptr) {
-        std::memcpy(vector, weights[begin], dim_ * sizeof(float));
-        continue;
-      }
-      std::fill_n(vector, dim_, 0.0f);
-      for (std::size_t n = begin; n < end; ++n) {
-        if (weights[n] != nullptr) add(vector, weights[n], dim_);
-      }
-      const float scale = scale_of(feature, end - begin);
-      if (scale != 1.0f) multiply(vector, dim_, scale);
-    }
-  }
-}
-
-void BatchLookup::apply(std::span<const float> grads, float lr, Changes changes) {
-  if (grads.size() != num_samples_ * width()) {
-    throw std::invalid_argument("the gradient must have the shape of the vectors");
-  }
-  const auto locks = lock_all(tables_);
-  check_rows_are_there();
-  ++generation_;
-  has_changes_ = changes == Changes::kKeep;
-  parallel_for(partitions_.size(),
-               [&](std::size_t p) { apply(partitions_[p], grads, lr, has_changes_); });
-}
-
-void BatchLookup::apply(Partition& partition, std::span<const float> grads, float lr,
-                        bool keep_changes) {
-  const bool is_kept = keep_changes && !partition.is_frozen;
-  partition.changes.ids.resize(is_kept ? partition.rows.size() : 0);
-  partition.changes.grads.resize(partition.changes.ids.size() * dim_);
-  if (partition.is_frozen) return;
-  const Table& table = *tables_[partition.table];
-  const std::size_t stride = table.layout().stride();
-  std::vector<float> sum(dim_);
-  for (std::size_t r = 0; r < partition.rows.size(); ++r) {
-    if (r + kAhead < partition.rows.size()) {
-      prefetch(partition.rows[r + kAhead].address(), stride);
-      __builtin_prefetch(&grads[partition.bags[partition.begin[r + kAhead]] * dim_]);
-    }
-    std::ranges::fill(sum, 0.0f);
-    for (std::uint32_t b = partition.begin[r]; b < partition.begin[r + 1]; ++b) {
-      const std::size_t bag = partition.bags[b];
-      const float* grad = &grads[bag * dim_];
-      if (is_plain_) {
-        add(sum.data(), grad, dim_);
-      } else {
-        add_scaled(sum.data(), grad, dim_, scale_of_bag(bag));
-      }
-    }
-    const Row row = partition.rows[r];
-    if (keep_changes) {  // before the update, which uses the sum as scratch
-      partition.changes.ids[r] = row.header().id();
-      std::memcpy(&partition.changes.grads[r * dim_], sum.data(), dim_ * sizeof(float));
-    }
-    table.optimizer().update(row.weights(table.layout()), row.state(table.layout()), sum, lr);
-    row.header().version = table.version();  // a snapshot may have come since the row was found
-  }
-}
-
-float BatchLookup::scale_of_bag(std::size_t bag) const {
-  const LookupFeature& feature = features_[bag % features_.size()];
-  const std::size_t k = feature.column * num_samples_ + bag / features_.size();
-  return scale_of(feature, static_cast<std::size_t>(offsets_[k + 1] - offsets_[k]));
+  partition.begin.back() = static_cast<std::uint32_t>(partition.uses.size());
 }
 
 // Returns the number of a row among those found so far, adding it if it is new. The row itself

@@ -15,8 +15,9 @@ std::span<const BatchLookup::Partition> BatchLookup::partitions_of(std::size_t t
 }
 
 std::size_t BatchLookup::num_sights(std::size_t table) const {
+  check_found();
   const auto partitions = partitions_of(table);
-  return items_.empty() ? 0 : partitions.back().last - partitions.front().first;
+  return partitions.front().is_frozen ? 0 : partitions.back().last - partitions.front().first;
 }
 
 void BatchLookup::copy_sights(std::size_t table, const Occasion& occasion, std::byte* ids,
@@ -25,7 +26,7 @@ void BatchLookup::copy_sights(std::size_t table, const Occasion& occasion, std::
     throw std::invalid_argument("expected one label per sample");
   }
   const auto partitions = partitions_of(table);
-  if (items_.empty()) return;
+  if (num_sights(table) == 0) return;
   const std::size_t first = partitions.front().first;
   parallel_for(partitions.size(), [&](std::size_t p) {
     for (std::size_t i = partitions[p].first; i < partitions[p].last; ++i) {

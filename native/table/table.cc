@@ -20,6 +20,10 @@ void check(const TableOptions& options) {
     throw std::invalid_argument("table " + options.name + ": num_rows must be from 1 to " +
                                 std::to_string(kMaxRows));
   }
+  if (options.folds_ids && !options.num_rows) {
+    throw std::invalid_argument("table " + options.name +
+                                ": ids can be hashed only into a given num_rows");
+  }
 }
 
 template <typename Value>
@@ -48,8 +52,8 @@ Row Table::see(const Sight& sight, Place place) {
       Candidates& candidates = buckets_[place.bucket].candidates;
       const Candidate counted = candidates.count(sight.id, sight.now, sight.is_click);
       if (!options_.admission.admits(counted)) return Row();
-      candidates.erase(sight.id);
       row = create(sight.id, place);
+      candidates.erase(sight.id);  // now that nothing can fail any more
       row.header().show = static_cast<float>(counted.show) - 1.0f;
       row.header().click = static_cast<float>(counted.click) - (sight.is_click ? 1.0f : 0.0f);
     }
@@ -71,19 +75,19 @@ Row Table::create(std::uint64_t id, Place place) {
 
 Row Table::add(std::uint64_t id, Place place) {
   Bucket& bucket = buckets_[place.bucket];
+  const bool is_reused = !has_range() && !bucket.free.empty();
   std::uint32_t number = place.tag;
-  if (!has_range()) {
-    if (bucket.free.empty()) {
-      if (bucket.num_used == std::numeric_limits<std::uint32_t>::max() - 1) throw std::bad_alloc();
-      number = bucket.num_used;
-    } else {
-      number = bucket.free.back();
-      bucket.free.pop_back();
-    }
-    bucket.index.insert(place.tag, number);
+  if (is_reused) {
+    number = bucket.free.back();
+  } else if (!has_range()) {
+    if (bucket.num_used == std::numeric_limits<std::uint32_t>::max() - 1) throw std::bad_alloc();
+    number = bucket.num_used;
   }
-  bucket.num_used = std::max(bucket.num_used, number + 1);
+  // Memory first: if there is none, the bucket stays as it was.
   const Row row = bucket.slab.provide(number, stride_, arena_);
+  if (!has_range()) bucket.index.insert(place.tag, number);
+  if (is_reused) bucket.free.pop_back();
+  bucket.num_used = std::max(bucket.num_used, number + 1);
   row.header() = RowHeader{};
   row.header().set_id(id);
   row.header().version = version_;

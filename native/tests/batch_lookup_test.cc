@@ -1,105 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleetrec/table/batch_lookup.h"
 
-#include <algorithm>
 #include <cmath>
-#include <map>
 #include <stdexcept>
 
 #include "check.h"
 #include "making.h"
+#include "naive_lookup.h"
 
 namespace fleetrec::testing {
 namespace {
 
 constexpr std::size_t kDim = 3;
 constexpr float kLr = 0.1f;
-
-// The slow twin: maps of rows, one id after the other.
-class NaiveLookup {
- public:
-  NaiveLookup(std::vector<std::shared_ptr<Table>> tables, std::vector<LookupFeature> features,
-              std::vector<std::size_t> frozen)
-      : tables_(std::move(tables)),
-        features_(std::move(features)),
-        frozen_(std::move(frozen)),
-        rows_(tables_.size()) {}
-
-  void create(const JaggedIds& batch) {
-    each_id(batch, [&](std::size_t f, std::size_t, std::uint64_t id, float) {
-      const Table& table = *tables_[features_[f].table];
-      auto [at, is_new] = rows_[features_[f].table].try_emplace(id);
-      if (!is_new) return;
-      at->second.weights.resize(kDim);
-      at->second.state.resize(table.layout().state_size);
-      table.options().initializer.fill(id, at->second.weights);
-      table.optimizer().init_state(at->second.state);
-    });
-  }
-
-  std::vector<float> pool(const JaggedIds& batch) const {
-    std::vector<float> vectors(batch.num_samples * features_.size() * kDim);
-    std::vector<float> scales(batch.num_samples * features_.size(), 1.0f);
-    each_id(batch, [&](std::size_t f, std::size_t sample, std::uint64_t id, float scale) {
-      scales[sample * features_.size() + f] = scale;
-      const auto found = rows_[features_[f].table].find(id);
-      if (found == rows_[features_[f].table].end()) return;
-      float* vector = &vectors[(sample * features_.size() + f) * kDim];
-      for (std::size_t i = 0; i < kDim; ++i) vector[i] += found->second.weights[i];
-    });
-    for (std::size_t i = 0; i < vectors.size(); ++i) vectors[i] *= scales[i / kDim];
-    return vectors;
-  }
-
-  void apply(const JaggedIds& batch, const std::vector<float>& grads) {
-    std::map<std::pair<std::size_t, std::uint64_t>, std::vector<float>> sums;
-    each_id(batch, [&](std::size_t f, std::size_t sample, std::uint64_t id, float scale) {
-      auto& sum = sums[{features_[f].table, id}];
-      sum.resize(kDim);
-      const float* grad = &grads[(sample * features_.size() + f) * kDim];
-      for (std::size_t i = 0; i < kDim; ++i) sum[i] += scale * grad[i];
-    });
-    for (auto& [key, sum] : sums) {
-      const auto& [table, id] = key;
-      const auto found = rows_[table].find(id);
-      if (std::ranges::find(frozen_, table) != frozen_.end() || found == rows_[table].end())
-        continue;
-      tables_[table]->optimizer().update(found->second.weights, found->second.state, sum, kLr);
-    }
-  }
-
- private:
-  struct ModelRow {
-    std::vector<float> weights;
-    std::vector<float> state;
-  };
-
-  float scale_of(Combiner combiner, std::size_t num_ids) const {
-    const auto count = static_cast<float>(num_ids);
-    if (combiner == Combiner::kSum) return 1.0f;
-    return 1.0f / (combiner == Combiner::kMean ? count : std::sqrt(count));
-  }
-
-  template <typename Visit>
-  void each_id(const JaggedIds& batch, const Visit& visit) const {
-    for (std::size_t f = 0; f < features_.size(); ++f) {
-      for (std::size_t sample = 0; sample < batch.num_samples; ++sample) {
-        const std::size_t k = features_[f].column * batch.num_samples + sample;
-        const auto begin = static_cast<std::size_t>(batch.offsets[k]);
-        const auto end = static_cast<std::size_t>(batch.offsets[k + 1]);
-        const float scale = scale_of(features_[f].combiner, end - begin);
-        for (std::size_t n = begin; n < end; ++n) {
-          visit(f, sample, static_cast<std::uint64_t>(batch.ids[n]), scale);
-        }
-      }
-    }
-  }
-
-  std::vector<std::shared_ptr<Table>> tables_;
-  std::vector<LookupFeature> features_;
-  std::vector<std::size_t> frozen_;
-  std::vector<std::map<std::uint64_t, ModelRow>> rows_;
-};
 
 std::vector<std::shared_ptr<Table>> three_tables() {
   return {make_table({.dim = kDim, .optimizer = "adam"}),
@@ -128,7 +41,7 @@ void train_both(BatchLookup& lookup, NaiveLookup& naive, const Lists& lists, Ran
   CHECK(pooled(lookup, lists.num_samples) == naive.pool(lists.view()));
   const auto grads = random_floats(random, lists.num_samples * lookup.width());
   lookup.apply(grads, kLr);
-  naive.apply(lists.view(), grads);
+  naive.apply(lists.view(), {.pooled = PooledGrad{grads, lookup.width()}}, kLr);
 }
 
 }  // namespace
@@ -241,6 +154,67 @@ TEST(an_id_out_of_range_leaves_the_tables_unchanged) {
   CHECK(table->size() == 0 && table->counts().created == 0);
 }
 
+TEST(the_first_id_of_the_batch_that_is_out_of_range_is_told) {
+  constexpr std::size_t kNumSamples = 5000;  // several stretches
+  const auto small = make_table({.dim = kDim, .num_rows = 10});
+  const auto large = make_table({.dim = kDim, .num_rows = 100'000, .salt = 8});
+  // The second column comes first, and the first column twice.
+  BatchLookup lookup({small, large}, {{.column = 1, .table = 0, .combiner = Combiner::kSum},
+                                      {.column = 0, .table = 1, .combiner = Combiner::kSum},
+                                      {.column = 0, .table = 0, .combiner = Combiner::kSum}});
+  Lists lists;
+  lists.num_samples = kNumSamples;
+  for (std::size_t k = 0; k < 2 * kNumSamples; ++k) lists.add({1});
+  for (const std::size_t bad : {100, 2500, 4000, 5001, 9999}) {
+    lists.ids[bad] = 1000 + static_cast<std::int64_t>(bad);
+  }
+  for (const int num_threads : {1, 2, 8, 8, 8}) {
+    use_threads(num_threads);
+    try {
+      lookup.find(lists.view(), {.purpose = Purpose::kTrain});
+      CHECK(false);
+    } catch (const IdOutOfRange& fault) {
+      CHECK(fault.feature == 2 && fault.id == 1100);
+    }
+  }
+  use_threads(2);
+}
+
+TEST(frozen_tables_are_neither_counted_nor_changed) {
+  const auto table = make_table({.dim = kDim});
+  const auto other = make_table({.dim = kDim, .salt = 8});
+  const Row row = table->create(5, table->place(5));
+  const std::vector<float> before(row.weights(), row.weights() + kDim);
+  BatchLookup lookup({table, other},
+                     {{.column = 0, .table = 0, .combiner = Combiner::kSum},
+                      {.column = 0, .table = 1, .combiner = Combiner::kSum}},
+                     {0});
+  Lists lists;
+  lists.num_samples = 1;
+  lists.add({5, 6});
+  lookup.find(lists.view(), {.purpose = Purpose::kTrain});
+  CHECK(lookup.num_sights(0) == 0 && lookup.num_sights(1) == 2);
+  lookup.apply(std::vector<float>(2 * kDim, 1.0f), kLr);
+  CHECK(table->size() == 1 && other->size() == 2);
+  CHECK(row.header().show == 0.0f && row.weights()[0] == before[0]);
+}
+
+TEST(ids_beyond_a_folding_range_share_rows) {
+  const auto table = make_table({.dim = kDim, .num_rows = 10, .folds_ids = true});
+  BatchLookup lookup({table}, one_feature());
+  Lists lists;
+  lists.num_samples = 3;
+  lists.add({3});
+  lists.add({10});
+  lists.add({-1});
+  lookup.find(lists.view(), {.purpose = Purpose::kTrain});
+  const auto vectors = pooled(lookup, 3);
+  CHECK(row_of(*table, 3).weights()[0] == vectors[0]);
+  CHECK(row_of(*table, fold_id(10, 10)).weights()[0] == vectors[kDim]);
+  CHECK(row_of(*table, fold_id(~std::uint64_t{0}, 10)).weights()[0] == vectors[2 * kDim]);
+  CHECK_THROWS(std::invalid_argument, make_table({.folds_ids = true}));
+}
+
 TEST(batches_that_do_not_fit_are_refused) {
   const auto table = make_table({.dim = kDim});
   BatchLookup lookup({table}, one_feature());
@@ -256,6 +230,10 @@ TEST(batches_that_do_not_fit_are_refused) {
   const std::vector<std::int64_t> offsets{0, 1, 2};
   const std::vector<float> labels{1.0f};
   CHECK_THROWS(std::invalid_argument, lookup.find({ids, offsets, 2}, {.labels = labels}));
+  const std::vector<float> two_weights{1.0f, 1.0f};
+  CHECK_THROWS(std::invalid_argument, lookup.find({ids, offsets, 2, two_weights}, {}));
+  const std::vector<float> bad_weights{1.0f, std::nanf(""), 1.0f};
+  CHECK_THROWS(std::invalid_argument, lookup.find({ids, offsets, 2, bad_weights}, {}));
   CHECK(table->size() == 0);
   lookup.find({ids, offsets, 2}, {});
   std::vector<float> vectors(kDim);
@@ -270,6 +248,11 @@ TEST(lookups_that_cannot_be_are_refused) {
   CHECK_THROWS(std::invalid_argument, BatchLookup({narrow, make_table({.dim = 2})}, one_feature()));
   CHECK_THROWS(std::invalid_argument,
                BatchLookup({narrow}, {{.column = 0, .table = 1, .combiner = {}}}));
+  const auto limited = [&](Combiner combiner, std::size_t max_length) {
+    BatchLookup({narrow}, {{0, 0, combiner, max_length}});
+  };
+  CHECK_THROWS(std::invalid_argument, limited(Combiner::kNone, 0));
+  CHECK_THROWS(std::invalid_argument, limited(Combiner::kSum, 3));
 }
 
 TEST(rows_that_are_gone_are_neither_read_nor_changed) {

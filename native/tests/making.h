@@ -35,6 +35,7 @@ struct TableChoice {
   Admission admission = {};
   std::uint64_t salt = 7;
   Guards guards = {};
+  bool folds_ids = false;
 };
 
 inline std::shared_ptr<Table> make_table(const TableChoice& choice = {}) {
@@ -42,6 +43,7 @@ inline std::shared_ptr<Table> make_table(const TableChoice& choice = {}) {
       .name = "t",
       .dim = choice.dim,
       .num_rows = choice.num_rows,
+      .folds_ids = choice.folds_ids,
       .initializer = {InitialKind::kUniform, 0.0, 0.5, choice.salt},
       .admission = choice.admission,
   };
@@ -54,13 +56,14 @@ struct Lists {
   std::vector<std::int64_t> ids;
   std::vector<std::int64_t> offsets = {0};
   std::size_t num_samples = 0;
+  std::vector<float> weights;  // none: all are 1
 
   void add(const std::vector<std::int64_t>& list) {
     ids.insert(ids.end(), list.begin(), list.end());
     offsets.push_back(static_cast<std::int64_t>(ids.size()));
   }
 
-  JaggedIds view() const { return {ids, offsets, num_samples}; }
+  JaggedIds view() const { return {ids, offsets, num_samples, weights}; }
 };
 
 inline Lists random_lists(Random& random, std::size_t num_columns, std::size_t num_samples,

@@ -113,6 +113,12 @@ class SlotParser:
 def optimizer_schema() -> dict[str, dict[str, float]]:
     """Return the row optimizers by name, with their hyper-parameters and defaults."""
 
+def fold_ids(ids: npt.NDArray[np.int64], *, num_rows: int) -> npt.NDArray[np.int64]:
+    """Return ids as a table with ``hash_ids`` keeps them.
+
+    Those in [0, num_rows) stay; of others it is a hash modulo num_rows, see docs/tables.md.
+    """
+
 @final
 class Table:
     """Rows of one width, addressed by 64-bit ids; threads may share one."""
@@ -123,6 +129,7 @@ class Table:
         name: str,
         dim: int,
         num_rows: int | None,
+        hash_ids: bool = False,
         salt: int,
         initial: tuple[str, float, float],
         optimizer: str,
@@ -136,6 +143,7 @@ class Table:
             name: Of the table, for messages.
             dim: Weights per row.
             num_rows: If given, ids lie in [0, num_rows) and number the rows themselves.
+            hash_ids: Let ids beyond num_rows share the rows of others, see ``fold_ids``.
             salt: Tells the first weights of this table and seed from those of others.
             initial: Kind (constant, uniform, normal, truncated_normal), center and scale of first
                 weights.
@@ -209,20 +217,28 @@ class Table:
 
 @final
 class BatchLookup:
-    """All lookups of one batch in tables of one width. Keeps its buffers from batch to batch."""
+    """All lookups of one batch in tables of one width. Keeps its buffers from batch to batch.
+
+    Features that are pooled make one vector per sample each, side by side in the order of the
+    features. The others are sequences, numbered from 0 in the same order.
+    """
 
     def __init__(
         self,
         tables: Sequence[Table],
         features: Sequence[tuple[int, int, str]],
         frozen: Sequence[int],
+        max_lengths: dict[int, int] = ...,
     ) -> None:
         """Say what is looked up.
 
         Args:
             tables: Of equal width.
-            features: Column of the ids, number of the table, combiner (sum, mean, sqrtn).
-            frozen: Numbers of the tables that ``apply`` leaves alone.
+            features: Column of the ids, number of the table, combiner (sum, mean, sqrtn, or none
+                for a sequence).
+            frozen: Numbers of the tables that are read and never changed.
+            max_lengths: By number of the feature, how many of the last ids of a list count; for
+                sequences only.
         """
 
     def find(
@@ -230,6 +246,7 @@ class BatchLookup:
         ids: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
         num_samples: int,
+        weights: npt.NDArray[np.float32] | None = None,
         *,
         training: bool,
         now: int = 0,
@@ -237,21 +254,57 @@ class BatchLookup:
     ) -> None:
         """Find the rows of a batch; in training ids are counted and may get rows.
 
+        Weights are by id, for pooling.
+
         Raises:
-            IndexError: With (column, id) of one out of its table's range; nothing has changed.
+            IndexError: With (number of the feature, id) of the first id of the batch that is out of
+                its table's range; nothing has changed.
         """
 
     def pool(self, vectors: npt.NDArray[np.float32]) -> None:
         """Write the pooled vectors, one row per sample."""
 
-    def apply(self, grads: npt.NDArray[np.float32], *, lr: float) -> None:
-        """Sum the gradient of the vectors per row and let the optimizer move the rows."""
+    def lengths(self, sequence: int) -> npt.NDArray[np.int64]:
+        """Return how many ids each sample has in a sequence."""
 
-    def apply_and_keep(self, grads: npt.NDArray[np.float32], *, lr: float) -> None:
+    def pad(self, sequence: int, vectors: npt.NDArray[np.float32]) -> None:
+        """Write a sequence as [samples, length, dim], zeros behind the end of a list."""
+
+    def gather(self, sequence: int, vectors: npt.NDArray[np.float32]) -> None:
+        """Write the vectors of all lists of a sequence back to back, [ids, dim]."""
+
+    def apply(
+        self,
+        pooled: npt.NDArray[np.float32] | None,
+        sequences: Sequence[npt.NDArray[np.float32] | None] = (),
+        *,
+        lr: float,
+    ) -> None:
+        """Sum the gradient of all vectors per row and let the optimizer move the rows.
+
+        What is None has no gradient: rows that occur nowhere else do not move.
+
+        Args:
+            pooled: Of the pooled vectors; rows may lie apart, as in some columns of a matrix.
+            sequences: One each, as from ``pad`` or as from ``gather``; or none at all.
+            lr: Learning rate.
+        """
+
+    def apply_and_keep(
+        self,
+        pooled: npt.NDArray[np.float32] | None,
+        sequences: Sequence[npt.NDArray[np.float32] | None] = (),
+        *,
+        lr: float,
+    ) -> None:
         """Do the same and keep, until the next batch, what ``LogRecord.add_lookup`` asks for."""
 
     def apply_and_tell(
-        self, grads: npt.NDArray[np.float32], *, lr: float
+        self,
+        pooled: npt.NDArray[np.float32] | None,
+        sequences: Sequence[npt.NDArray[np.float32] | None] = (),
+        *,
+        lr: float,
     ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
         """Apply and return, for each table, the ids that moved and their summed gradients."""
 

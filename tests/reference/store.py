@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import torch
 
+from reference.fold_id import fold_id
 from reference.initialize import initial_rows
 from reference.row_optimizer import OPTIMIZERS
 
@@ -29,16 +30,17 @@ class ReferenceStore:
         return len(self._rows)
 
     def pull(self, ids_N, *, create):
-        for i in ids_N.tolist():
+        ids = self._row_ids(ids_N)
+        for i in ids:
             if create:
                 self._rows.setdefault(i, self._new_row(i)).show += 1.0
         zeros = [0.0] * self._table.dim
-        pulled = [self._rows[i].weights if i in self._rows else zeros for i in ids_N.tolist()]
+        pulled = [self._rows[i].weights if i in self._rows else zeros for i in ids]
         return torch.tensor(np.array(pulled, np.float32).reshape(-1, self._table.dim))
 
     def push(self, ids_N, grads_ND, *, lr):
         summed = {}
-        for i, grad in zip(ids_N.tolist(), grads_ND.tolist(), strict=True):
+        for i, grad in zip(self._row_ids(ids_N), grads_ND.tolist(), strict=True):
             summed[i] = [a + b for a, b in zip(summed.get(i, [0.0] * len(grad)), grad, strict=True)]
         for i, grad in summed.items():
             row = self._rows.get(i)
@@ -74,6 +76,11 @@ class ReferenceStore:
                 row.state = tensors["state"][place].tolist()
                 row.show = float(tensors["shows"][place])
             self._rows[i] = row
+
+    def _row_ids(self, ids_N):
+        if self._table.out_of_range == "error":
+            return ids_N.tolist()
+        return [fold_id(i, self._table.num_rows) for i in ids_N.tolist()]
 
     def _new_row(self, i):
         weights = initial_rows(self._table, torch.tensor([i]), seed=self._seed)[0].tolist()

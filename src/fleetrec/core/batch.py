@@ -27,7 +27,8 @@ class Batch:
     """Some samples: id lists and dense tensors by feature name, and where reading stands.
 
     ``embedded`` is filled before a model sees the batch: the vectors that its embeddings
-    asked for, by embedding group. ``event_time`` is when the samples happened, in seconds.
+    asked for, pooled by group and sequences by name. ``event_time`` is when the samples
+    happened, in seconds.
     """
 
     ids: KeyedJagged

@@ -1,10 +1,10 @@
-"""What a model says about its embeddings: which feature is looked up where, pooled how."""
+"""What a model says about its embeddings: which feature is looked up where, pooled or not."""
 
-# Shape suffixes: B samples, F features, D width of a row, E all widths together.
+# Shape suffixes: B samples, F features, L longest list, D width of a row, E all widths together.
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,16 +12,79 @@ from torch import Tensor, nn
 from fleetrec.core.batch import Batch
 from fleetrec.embedding.table import TableConfig
 
-Combiner = Literal["sum", "mean", "sqrtn"]
+Combiner = Literal["sum", "mean", "sqrtn", "none"]
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedFeature:
-    """A feature that is looked up in a table; features may share a table."""
+    """A feature that is looked up in a table; features may share a table.
+
+    The rows of a list are pooled into one vector, or with the combiner ``none`` stay apart as a
+    sequence; of a list longer than ``max_length`` the last ids count. ``name`` is what the model
+    calls the vectors: the feature, unless the same one is pooled twice or is two sequences.
+    """
 
     feature: str
     table: str
     combiner: Combiner = "sum"
+    max_length: int | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.feature)
+        if self.max_length is None:
+            return
+        if self.is_pooled:
+            raise ValueError(f"feature {self.name}: max_length is for the combiner 'none'")
+        if self.max_length < 1:
+            raise ValueError(
+                f"feature {self.name}: max_length must be at least 1, got {self.max_length}"
+            )
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the rows of a list become one vector."""
+        return self.combiner != "none"
+
+    @property
+    def sequence_input(self) -> str:
+        """The name of a sequence in ``Batch.embedded``."""
+        return f"sequence_{self.name}"
+
+    @property
+    def lengths_input(self) -> str:
+        """The name of the lengths of a sequence in ``Batch.embedded``."""
+        return f"lengths_{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The features of one width, which are looked up together."""
+
+    dim: int
+    pooled: tuple[EmbeddedFeature, ...]
+    sequences: tuple[EmbeddedFeature, ...]
+
+    @property
+    def features(self) -> tuple[EmbeddedFeature, ...]:
+        """All of them, those that are pooled first."""
+        return (*self.pooled, *self.sequences)
+
+    @property
+    def width(self) -> int:
+        """The width of all pooled vectors of a sample together."""
+        return len(self.pooled) * self.dim
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Where a pooled vector, or some side by side, stand in the matrix of their group."""
+
+    group: str
+    begin: int
+    end: int
 
 
 class EmbeddingCollection(nn.Module):
@@ -33,53 +96,150 @@ class EmbeddingCollection(nn.Module):
     """
 
     def __init__(
-        self, *, features: Sequence[EmbeddedFeature], tables: Sequence[TableConfig]
+        self, *, features: Iterable[EmbeddedFeature], tables: Iterable[TableConfig]
     ) -> None:
         super().__init__()
-        self.tables = {table.name: table for table in tables}
-        if len(self.tables) != len(tables):
-            raise ValueError(f"tables must have different names, got {[t.name for t in tables]}")
+        listed = list(tables)
+        self.tables = {table.name: table for table in listed}
+        if len(self.tables) != len(listed):
+            raise ValueError(f"tables must have different names, got {[t.name for t in listed]}")
         self.features = tuple(features)
-        self.groups: dict[str, tuple[EmbeddedFeature, ...]] = {}
-        for feature in features:
+        for feature in self.features:
             if feature.table not in self.tables:
                 raise ValueError(f"feature {feature.feature}: no table is called {feature.table!r}")
-            group = f"embedded_{self.tables[feature.table].dim}"
-            self.groups[group] = (*self.groups.get(group, ()), feature)
+        self.pooled = _by_name([f for f in self.features if f.is_pooled], "pooled")
+        self.sequences = _by_name([f for f in self.features if not f.is_pooled], "a sequence")
+        dims = dict.fromkeys(self.dim_of(feature) for feature in self.features)
+        self.groups = {f"embedded_{dim}": self._group(dim) for dim in dims}
+        self.columns = {
+            feature.name: Columns(group=key, begin=place * group.dim, end=(place + 1) * group.dim)
+            for key, group in self.groups.items()
+            for place, feature in enumerate(group.pooled)
+        }
+
+    def _group(self, dim: int) -> Group:
+        return Group(
+            dim=dim,
+            pooled=tuple(f for f in self.pooled.values() if self.dim_of(f) == dim),
+            sequences=tuple(f for f in self.sequences.values() if self.dim_of(f) == dim),
+        )
 
     @property
     def out_dim(self) -> int:
-        """Return the width of all vectors of a sample together."""
-        return sum(self.tables[f.table].dim for f in self.features)
+        """Return the width of all pooled vectors of a sample together."""
+        return sum(group.width for group in self.groups.values())
 
-    def group_dim(self, group: str) -> int:
-        """Return the width of a row in a group."""
-        return self.tables[self.groups[group][0].table].dim
+    def dim_of(self, feature: EmbeddedFeature) -> int:
+        """Return the width of the rows of a feature."""
+        return self.tables[feature.table].dim
+
+    def zeros(self, num_samples: int, *, max_length: int) -> dict[str, Tensor]:
+        """Return an example of ``Batch.embedded``, with lists of up to ``max_length`` ids."""
+        inputs: dict[str, Tensor] = {}
+        for key, group in self.groups.items():
+            if group.pooled:
+                inputs[key] = torch.zeros(num_samples, group.width)
+            for feature in group.sequences:
+                length = min(max_length, feature.max_length or max_length)
+                inputs[feature.sequence_input] = torch.zeros(num_samples, length, group.dim)
+                inputs[feature.lengths_input] = torch.zeros(num_samples, dtype=torch.int64)
+        return inputs
 
     def forward(self, batch: Batch) -> "Embedded":
-        """Return the pooled vectors of this batch."""
-        missing = self.groups.keys() - batch.embedded.keys()
+        """Return the vectors of this batch."""
+        needed = {key for key, group in self.groups.items() if group.pooled}
+        needed |= {feature.sequence_input for feature in self.sequences.values()}
+        missing = needed - batch.embedded.keys()
         if missing:
             raise ValueError(f"the batch was not looked up: no {sorted(missing)} in batch.embedded")
         return Embedded(collection=self, vectors=batch.embedded)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sequence:
+    """The vectors of one list per sample, zeros behind its end; L is at least 1."""
+
+    x_BLD: Tensor
+    lengths_B: Tensor
+
+    @property
+    def mask_BL(self) -> Tensor:
+        """Tell where there is an id."""
+        places_L = torch.arange(self.x_BLD.shape[1], device=self.x_BLD.device)
+        return places_L < self.lengths_B.unsqueeze(1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """The pooled vectors of one batch; views where the layout allows it."""
+    """The vectors of one batch; views where the layout allows it."""
 
     collection: EmbeddingCollection
     vectors: Mapping[str, Tensor]
 
-    def cat(self) -> Tensor:
-        """Return all vectors side by side, x_BE."""
-        parts = [self.vectors[group] for group in self.collection.groups]
+    def pooled(self, name: str) -> Tensor:
+        """Return x_BD of one pooled feature."""
+        return self.cat([name])
+
+    def sequence(self, name: str) -> Sequence:
+        """Return the vectors of one sequence."""
+        feature = _named(self.collection.sequences, name, "a sequence")
+        return Sequence(
+            x_BLD=self.vectors[feature.sequence_input],
+            lengths_B=self.vectors[feature.lengths_input],
+        )
+
+    def cat(self, names: Iterable[str] | None = None) -> Tensor:
+        """Return pooled vectors side by side, x_BE: all of them, or those that are named."""
+        parts = self._matrices() if names is None else self._slices(names)
+        if not parts:
+            raise ValueError("there are no pooled vectors to put side by side")
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
-    def stack(self) -> Tensor:
-        """Return x_BFD; all tables must be equally wide."""
-        (group, features), *others = self.collection.groups.items()
-        if others:
-            raise ValueError("stack() needs tables of one width; use cat()")
-        dim = self.collection.group_dim(group)
-        return self.vectors[group].reshape(-1, len(features), dim)
+    def stack(self, names: Iterable[str] | None = None) -> Tensor:
+        """Return pooled vectors as x_BFD: all, or those named; they must be equally wide."""
+        chosen = list(self.collection.columns if names is None else names)
+        columns = [_named(self.collection.columns, name, "pooled") for name in chosen]
+        dims = {place.end - place.begin for place in columns}
+        if len(dims) != 1:
+            raise ValueError(
+                f"stack() needs vectors of one width, got {sorted(dims)}; name those of one "
+                "width, or use cat()"
+            )
+        return self.cat(chosen).reshape(-1, len(chosen), dims.pop())
+
+    def _matrices(self) -> list[Tensor]:
+        groups = self.collection.groups
+        return [self.vectors[key] for key, group in groups.items() if group.pooled]
+
+    def _slices(self, names: Iterable[str]) -> list[Tensor]:
+        """Return views of the named vectors; neighbours share one."""
+        runs: list[Columns] = []
+        for name in names:
+            place = _named(self.collection.columns, name, "pooled")
+            if runs and (runs[-1].group, runs[-1].end) == (place.group, place.begin):
+                place = dataclasses.replace(place, begin=runs.pop().begin)
+            runs.append(place)
+        return [self._columns(run) for run in runs]
+
+    def _columns(self, run: Columns) -> Tensor:
+        matrix_BE = self.vectors[run.group]
+        is_whole = run.end - run.begin == self.collection.groups[run.group].width
+        return matrix_BE if is_whole else matrix_BE[:, run.begin : run.end]
+
+
+def _by_name(features: Iterable[EmbeddedFeature], what: str) -> dict[str, EmbeddedFeature]:
+    named: dict[str, EmbeddedFeature] = {}
+    for feature in features:
+        if feature.name in named:
+            raise ValueError(
+                f"feature {feature.feature}: {feature.name!r} is {what} already; give one of them "
+                "another name"
+            )
+        named[feature.name] = feature
+    return named
+
+
+def _named(known: Mapping[str, T], name: str, what: str) -> T:
+    if name not in known:
+        raise ValueError(f"{name!r} is not {what}; known: {', '.join(known)}")
+    return known[name]

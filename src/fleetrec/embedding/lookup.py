@@ -1,6 +1,6 @@
-"""From the ids of a batch to pooled vectors, and from their gradient back to the rows."""
+"""From the ids of a batch to vectors, and from their gradient back to the rows."""
 
-# Shape suffixes: B samples, E all vectors of a group side by side.
+# Shape suffixes: B samples, L longest list, D width of a row, E pooled vectors side by side.
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -12,13 +12,13 @@ from fleetrec._native import BatchLookup
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import DataError
 from fleetrec.core.jagged import KeyedJagged
-from fleetrec.embedding.collection import EmbeddingCollection
+from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection, Group
 from fleetrec.embedding.native_store import NativeStore
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LookedUp:
-    """The vectors of one batch by group, and the native lookups that take their gradient back."""
+    """What ``Batch.embedded`` will hold, and by group the lookups that take gradients back."""
 
     vectors: Mapping[str, Tensor]
     lookups: Mapping[str, BatchLookup]
@@ -42,21 +42,27 @@ class Lookup:
         self._idle: dict[str, list[BatchLookup]] = {}
 
     def pull(self, batch: Batch, *, training: bool, labels_B: Tensor | None = None) -> LookedUp:
-        """Look up and pool; in training new rows are created and a gradient is to come.
+        """Look up all vectors; in training new rows are created and a gradient is to come.
 
         ``labels_B`` tell clicks from shows, where a table wants to know.
         """
         self._see_names(batch.ids)
         vectors: dict[str, Tensor] = {}
         lookups: dict[str, BatchLookup] = {}
-        for group, features in self._collection.groups.items():
-            lookup = self._idle[group].pop() if self._idle[group] else self._new_lookup(group)
-            self._find(lookup, batch, training=training, labels_B=labels_B)
-            width = len(features) * self._collection.group_dim(group)
-            vectors_BE = torch.empty(batch.num_samples, width)
-            lookup.pool(vectors_BE.numpy())
-            vectors[group] = vectors_BE.requires_grad_(training)
-            lookups[group] = lookup
+        for key, group in self._collection.groups.items():
+            lookup = self._idle[key].pop() if self._idle[key] else self._new_lookup(group)
+            self._find(lookup, group, batch, training=training, labels_B=labels_B)
+            if group.pooled:
+                vectors_BE = torch.empty(batch.num_samples, group.width)
+                lookup.pool(vectors_BE.numpy())
+                vectors[key] = vectors_BE.requires_grad_(training)
+            for number, feature in enumerate(group.sequences):
+                lengths_B = lookup.lengths(number)
+                x_BLD = torch.empty(batch.num_samples, int(lengths_B.max(initial=1)), group.dim)
+                lookup.pad(number, x_BLD.numpy())
+                vectors[feature.sequence_input] = x_BLD.requires_grad_(training)
+                vectors[feature.lengths_input] = torch.from_numpy(lengths_B)
+            lookups[key] = lookup
         looked_up = LookedUp(vectors=vectors, lookups=lookups)
         if not training:
             self._release(looked_up)
@@ -64,10 +70,16 @@ class Lookup:
 
     def push(self, looked_up: LookedUp, *, lr: float) -> None:
         """Sum the gradient of the vectors per row and apply it."""
-        for group, lookup in looked_up.lookups.items():
-            grad_BE = looked_up.vectors[group].grad
-            if grad_BE is not None:
-                lookup.apply(grad_BE.contiguous().numpy(), lr=lr)
+        grads = {
+            name: vector.grad.numpy()
+            for name, vector in looked_up.vectors.items()
+            if vector.grad is not None
+        }
+        for key, lookup in looked_up.lookups.items():
+            sequences = self._collection.groups[key].sequences
+            lookup.apply(
+                grads.get(key), [grads.get(feature.sequence_input) for feature in sequences], lr=lr
+            )
         self._release(looked_up)
 
     def _release(self, looked_up: LookedUp) -> None:
@@ -75,7 +87,13 @@ class Lookup:
             self._idle[group].append(lookup)
 
     def _find(
-        self, lookup: BatchLookup, batch: Batch, *, training: bool, labels_B: Tensor | None
+        self,
+        lookup: BatchLookup,
+        group: Group,
+        batch: Batch,
+        *,
+        training: bool,
+        labels_B: Tensor | None,
     ) -> None:
         ids = batch.ids
         try:
@@ -83,21 +101,21 @@ class Lookup:
                 ids.values_N.numpy(),
                 ids.offsets.numpy(),
                 ids.num_samples,
+                None if ids.weights_N is None else ids.weights_N.numpy(),
                 training=training,
                 now=batch.event_time,
                 labels=None if labels_B is None else labels_B.numpy(),
             )
         except IndexError as error:
-            column, bad_id = error.args
-            raise DataError(self._out_of_range(ids.names[column], bad_id)) from None
+            number, bad_id = error.args
+            raise DataError(self._out_of_range(group.features[number], bad_id)) from None
 
-    def _out_of_range(self, name: str, bad_id: int) -> str:
-        tables = {f.feature: self._collection.tables[f.table] for f in self._collection.features}
-        table = tables[name]
+    def _out_of_range(self, feature: EmbeddedFeature, bad_id: int) -> str:
+        table = self._collection.tables[feature.table]
         return (
-            f"slot {name!r}: id {bad_id} is outside [0, {table.num_rows}); raise "
-            f"sparse_feature_number, or let table {table.name!r} grow with "
-            "distributed_embedding: 1"
+            f"slot {feature.feature!r}: id {bad_id} is outside [0, {table.num_rows}); raise "
+            f"sparse_feature_number, let table {table.name!r} grow with distributed_embedding: 1, "
+            "or let such ids share rows with hash_ids: 1"
         )
 
     def _see_names(self, ids: KeyedJagged) -> None:
@@ -110,11 +128,12 @@ class Lookup:
         self._names = ids.names
         self._idle = {group: [] for group in self._collection.groups}
 
-    def _new_lookup(self, group: str) -> BatchLookup:
-        features = self._collection.groups[group]
+    def _new_lookup(self, group: Group) -> BatchLookup:
+        features = group.features
         tables = list(dict.fromkeys(feature.table for feature in features))
         return BatchLookup(
             [self._stores[name].table for name in tables],
             [(self._names.index(f.feature), tables.index(f.table), f.combiner) for f in features],
             [tables.index(name) for name in tables if name in self._frozen],
+            {i: f.max_length for i, f in enumerate(features) if f.max_length is not None},
         )

@@ -30,6 +30,7 @@ class NativeStore(Store):
             name=config.name,
             dim=config.dim,
             num_rows=config.num_rows,
+            hash_ids=config.out_of_range == "hash",
             salt=salt_of(config.name, seed=seed),
             initial=(config.initializer.kind, config.initializer.center, config.initializer.scale),
             optimizer=optimizer.name,

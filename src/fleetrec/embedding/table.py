@@ -61,13 +61,15 @@ class Eviction:
 class TableConfig:
     """A table of rows of width ``dim``.
 
-    With ``num_rows`` the ids lie in [0, num_rows); without it any 64-bit id has a row of its own
-    from the first time it is trained on.
+    With ``num_rows`` the ids lie in [0, num_rows), and ``out_of_range`` says what becomes of
+    others: an error, or a hash takes them to one of the rows. Without it any 64-bit id has a row
+    of its own from the first time it is trained on.
     """
 
     name: str
     dim: int
     num_rows: int | None = None
+    out_of_range: Literal["error", "hash"] = "error"
     initializer: Initializer = Initializer()
     admission: Admission = Admission()
     eviction: Eviction = Eviction()
@@ -84,3 +86,5 @@ class TableConfig:
             raise ValueError(f"table {self.name}: dim must be at least 1, got {self.dim}")
         if self.num_rows is not None and self.num_rows < 1:
             raise ValueError(f"table {self.name}: num_rows must be at least 1, got {self.num_rows}")
+        if self.num_rows is None and self.out_of_range == "hash":
+            raise ValueError(f"table {self.name}: out_of_range 'hash' needs num_rows")

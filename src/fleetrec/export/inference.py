@@ -25,7 +25,7 @@ from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import ConfigError, ModelError, UnavailableError
 from fleetrec.core.jagged import KeyedJagged
-from fleetrec.embedding.collection import EmbeddingCollection
+from fleetrec.embedding.collection import Group
 from fleetrec.models.base import Model
 from fleetrec.parallel.strategy import State
 
@@ -57,7 +57,12 @@ class InferenceModel:
                 "kind": KIND,
                 "feeds": [self._feed(name) for name in self.feeds],
                 "fetches": list(self.fetches),
-                "groups": [_group(collection, name) for name in collection.groups],
+                "groups": [_group(key, group) for key, group in collection.groups.items()],
+                "hashed": {
+                    name: table.num_rows
+                    for name, table in collection.tables.items()
+                    if table.out_of_range == "hash"
+                },
             },
         )
 
@@ -70,7 +75,7 @@ class InferenceModel:
         """Trace the model, so that one that cannot be exported fails before it is trained."""
         graph, names, example = self._traced()
         with _exporting(self.model):
-            torch.export.export(graph, example, dynamic_shapes=_any_batch(names))
+            torch.export.export(graph, example, dynamic_shapes=self._dynamic_shapes(names))
 
     def _onnx(self) -> bytes:
         graph, names, example = self._traced()
@@ -80,7 +85,7 @@ class InferenceModel:
                 example,
                 input_names=names,
                 output_names=list(self.fetches),
-                dynamic_shapes=_any_batch(names),
+                dynamic_shapes=self._dynamic_shapes(names),
                 dynamo=True,
                 verbose=False,
             )
@@ -89,12 +94,20 @@ class InferenceModel:
 
     def _traced(self) -> tuple["_Graph", list[str], tuple[Tensor, ...]]:
         """Return the model as a graph of plain tensors, their names, and an example of them."""
-        groups = list(self.model.embedding_collection().groups)
         dense = [name for name in self.feeds if name in self.inputs.dense]
         batch = sample_batch(self.model, self.inputs)
-        example = tuple({**batch.dense, **batch.embedded}[name] for name in (*dense, *groups))
-        graph = _Graph(self.model, dense, groups, self.fetches)
-        return graph.eval(), [*dense, *groups], example
+        embedded = list(batch.embedded)
+        example = tuple({**batch.dense, **batch.embedded}[name] for name in (*dense, *embedded))
+        graph = _Graph(self.model, dense, embedded, self.fetches)
+        return graph.eval(), [*dense, *embedded], example
+
+    def _dynamic_shapes(self, names: Sequence[str]) -> tuple[tuple[dict[int, Any], ...]]:
+        """Let the number of samples be free, and the length of sequences."""
+        batch = torch.export.Dim("batch")
+        sequences = self.model.embedding_collection().sequences.values()
+        # Not a name of its own each: a model may want two of one length.
+        free = {f.sequence_input: torch.export.Dim.DYNAMIC for f in sequences if f.max_length != 1}
+        return (tuple({0: batch} | ({1: free[n]} if n in free else {}) for n in names),)
 
 
 def plan_inference(
@@ -130,6 +143,11 @@ def plan_inference(
             f"save_inference_feed_varnames: the model also needs {', '.join(lacking)} "
             "(leave the list empty to feed all)"
         )
+    problems += [
+        f"slot {name!r}: an input of the exported graph has this name; call the slot otherwise"
+        for name in dense
+        if name in model.embedding_collection().zeros(1, max_length=1)
+    ]
     if problems:
         raise ConfigError(problems)
     planned = InferenceModel(
@@ -144,15 +162,11 @@ def plan_inference(
 
 def sample_batch(model: Model, inputs: Inputs, *, num_samples: int = 2) -> Batch:
     """Return a batch of zeros in the shape that the model expects."""
-    collection = model.embedding_collection()
     return Batch(
         ids=_no_ids(num_samples),
         dense={name: torch.zeros(num_samples, *shape) for name, shape in inputs.dense.items()},
         cursor=Cursor(),
-        embedded={
-            group: torch.zeros(num_samples, len(features) * collection.group_dim(group))
-            for group, features in collection.groups.items()
-        },
+        embedded=model.embedding_collection().zeros(num_samples, max_length=3),
     )
 
 
@@ -160,29 +174,24 @@ class _Graph(nn.Module):
     """The model as a function of plain tensors."""
 
     def __init__(
-        self, model: Model, dense: Sequence[str], groups: Sequence[str], fetches: Sequence[str]
+        self, model: Model, dense: Sequence[str], embedded: Sequence[str], fetches: Sequence[str]
     ) -> None:
         super().__init__()
         self._model = copy.deepcopy(model).cpu()
         self._dense = dense
-        self._groups = groups
+        self._embedded = embedded
         self._fetches = fetches
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        named = dict(zip([*self._dense, *self._groups], tensors, strict=True))
+        named = dict(zip([*self._dense, *self._embedded], tensors, strict=True))
         batch = Batch(
             ids=_no_ids(tensors[0].shape[0]),
             dense={name: named[name] for name in self._dense},
             cursor=Cursor(),
-            embedded={name: named[name] for name in self._groups},
+            embedded={name: named[name] for name in self._embedded},
         )
         outputs = self._model(batch)
         return tuple(outputs[name] for name in self._fetches)
-
-
-def _any_batch(names: Sequence[str]) -> tuple[tuple[dict[int, Any], ...]]:
-    batch = torch.export.Dim("batch")
-    return (tuple({0: batch} for _ in names),)
 
 
 @contextlib.contextmanager
@@ -216,9 +225,24 @@ def _outputs(model: Model, inputs: Inputs) -> dict[str, Tensor]:
     return outputs
 
 
-def _group(collection: EmbeddingCollection, group: str) -> dict[str, Any]:
-    features = [dataclasses.asdict(feature) for feature in collection.groups[group]]
-    return {"input": group, "dim": collection.group_dim(group), "features": features}
+def _group(key: str, group: Group) -> dict[str, Any]:
+    return {
+        "input": key,
+        "dim": group.dim,
+        "features": [
+            {"feature": f.feature, "table": f.table, "combiner": f.combiner} for f in group.pooled
+        ],
+        "sequences": [
+            {
+                "input": f.sequence_input,
+                "lengths": f.lengths_input,
+                "feature": f.feature,
+                "table": f.table,
+                "max_length": f.max_length,
+            }
+            for f in group.sequences
+        ],
+    }
 
 
 def _no_ids(num_samples: int) -> KeyedJagged:

@@ -1,4 +1,4 @@
-"""Hyper-parameters that models with growing tables share."""
+"""Hyper-parameters that models share, about their tables."""
 
 from typing import Literal, Self
 
@@ -53,3 +53,10 @@ class EvictionOptions(Options):
     def build(self) -> Eviction:
         """Return the rules for a table."""
         return Eviction(**self.model_dump())
+
+
+def out_of_range(*, hash_ids: bool, grows: bool) -> Literal["error", "hash"]:
+    """Return what a table does with ids beyond its rows; one that grows has no such ids."""
+    if hash_ids and grows:
+        raise ValueError("hash_ids and distributed_embedding exclude each other; set one of them")
+    return "hash" if hash_ids else "error"

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// All lookups of one batch in tables of one width: find rows, pool them, give gradients back.
+// All lookups of one batch in tables of one width: find rows, hand out vectors, give gradients
+// back.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,13 +16,17 @@
 
 namespace fleetrec {
 
-enum class Combiner { kSum, kMean, kSqrtN };
+// kNone makes a sequence: the rows of a list stay apart.
+enum class Combiner { kSum, kMean, kSqrtN, kNone };
 
-// Column `column` of the ids goes through table number `table` into the next vector of a sample.
+// Column `column` of the ids goes through table number `table`.
 struct LookupFeature {
+  static constexpr std::size_t kAnyLength = std::numeric_limits<std::size_t>::max();
+
   std::size_t column;
   std::size_t table;
   Combiner combiner;
+  std::size_t max_length = kAnyLength;  // of a sequence: of a longer list the last ids count
 };
 
 // Lists of ids, column by column: sample i of column c owns ids[offsets[k]] up to ids[offsets[k+1]]
@@ -27,6 +35,7 @@ struct JaggedIds {
   std::span<const std::int64_t> ids;
   std::span<const std::int64_t> offsets;
   std::size_t num_samples;
+  std::span<const float> weights = {};  // by id, for pooling; empty: all are 1
 };
 
 enum class Purpose {
@@ -42,6 +51,25 @@ struct Occasion {
   std::span<const float> labels = {};  // by sample, above 0.5 counts as click; empty: no clicks
 };
 
+// One row of pooled vectors per sample, `stride` floats from one to the next.
+struct PooledGrad {
+  std::span<const float> values;
+  std::size_t stride;
+};
+
+// With a length, that many vectors per sample, of which those behind a list's end do not matter;
+// without one, the vectors of all lists back to back.
+struct SequenceGrad {
+  std::span<const float> values;
+  std::optional<std::size_t> length = std::nullopt;
+};
+
+// What is absent has no gradient, which is not the same as zeros: it moves no row.
+struct Gradients {
+  std::optional<PooledGrad> pooled = std::nullopt;
+  std::vector<std::optional<SequenceGrad>> sequences = {};  // one each, or none at all
+};
+
 // What becomes of the summed gradients of `apply`.
 enum class Changes { kForget, kKeep };
 
@@ -49,35 +77,61 @@ enum class Changes { kForget, kKeep };
 struct TableChanges {
   std::vector<std::uint64_t> ids;
   std::vector<float> grads;
+
+  void clear() {
+    ids.clear();
+    grads.clear();
+  }
 };
 
 struct IdOutOfRange {
-  std::size_t column;
+  std::size_t feature;
   std::uint64_t id;
 };
 
 // Keeps its memory from batch to batch. Rows are found by partition: ids whose bucket falls
 // together are one thread's work, in the order in which they stand in the batch. So the outcome
 // does not depend on the number of threads, and no row needs a lock.
+//
+// Features that are pooled make one vector each, side by side in the order of the features. The
+// others are sequences, numbered from 0 in the same order.
 class BatchLookup {
  public:
-  // Tables numbered in `frozen` are read and never changed by `apply`.
+  // Tables numbered in `frozen` are read and never changed.
   BatchLookup(std::vector<std::shared_ptr<Table>> tables, std::vector<LookupFeature> features,
               const std::vector<std::size_t>& frozen = {});
 
   std::size_t num_tables() const { return tables_.size(); }
   std::size_t dim() const { return dim_; }
-  std::size_t width() const { return features_.size() * dim_; }
+  std::size_t width() const { return width_; }
+  std::size_t num_sequences() const { return sequences_.size(); }
+  std::size_t num_samples() const { return num_samples_; }
 
-  // Finds the rows. Throws IdOutOfRange before anything has changed, here or in a table.
+  // Finds the rows. Throws IdOutOfRange for the first such id of the batch, before anything has
+  // changed, here or in a table. After another failure nothing can be asked until a find succeeds.
   void find(const JaggedIds& batch, const Occasion& occasion);
 
-  // Writes the pooled vectors, num_samples rows of width(). Like apply, throws std::logic_error if
-  // a table lost rows since find: they are addresses by now.
+  // Writes the pooled vectors, num_samples rows of width(). Like all that follow, throws
+  // std::logic_error if a table lost rows since find: they are addresses by now.
   void pool(std::span<float> vectors) const;
 
-  // Sums the gradient of the vectors per row and applies the optimizer, once per row.
-  void apply(std::span<const float> grads, float lr, Changes changes = Changes::kForget);
+  // Lengths of the lists of a sequence, without ids that were cut off.
+  std::vector<std::int64_t> lengths(std::size_t sequence) const;
+
+  // Writes `length` vectors per sample, at least as many as the longest list has; behind the end of
+  // a list stand zeros.
+  void pad(std::size_t sequence, std::span<float> vectors, std::size_t length) const;
+
+  // Writes the vectors of all lists back to back.
+  void gather(std::size_t sequence, std::span<float> vectors) const;
+
+  // Sums the gradient of all vectors per row and applies the optimizer, once per row that has one.
+  void apply(const Gradients& gradients, float lr, Changes changes = Changes::kForget);
+
+  // The same where there are no sequences, or none has a gradient.
+  void apply(std::span<const float> pooled, float lr, Changes changes = Changes::kForget) {
+    apply(Gradients{.pooled = PooledGrad{pooled, width()}}, lr, changes);
+  }
 
   // What `find` counted in one table, for a log: u64 ids and u8 clicks, in an order that gives the
   // same rows if it is counted again. `occasion` is that of the find.
@@ -98,59 +152,91 @@ class BatchLookup {
     std::uint64_t id;
     Place place;
     std::uint32_t position;  // in weights_
-    std::uint32_t bag;       // number of the vector: sample * features + feature
+    std::uint32_t bag;       // sample * features + feature
   };
   // A stretch of samples of one feature.
   struct Stretch {
     std::size_t feature;
     std::size_t first;
     std::size_t last;
+    std::size_t fault = kNoFault;  // where in the batch its first id out of range stands
   };
   struct Partition {
     std::size_t table;
     bool is_frozen = false;
     std::size_t first;  // in items_
     std::size_t last;
-    std::vector<Row> rows;  // the different rows that were found
-    std::vector<std::uint32_t>
-        begin;  // by row, where its bags start in `bags`; one more at the end
-    std::vector<std::uint32_t> bags;
+    std::vector<Row> rows;              // the different rows that were found
+    std::vector<std::uint32_t> begin;   // by row, where its uses start; one more at the end
+    std::vector<std::uint32_t> uses;    // bags if the batch is plain, else positions
     std::vector<std::uint32_t> row_of;  // by item; scratch
     TableChanges changes;               // if they are kept
   };
 
   static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
+  static constexpr std::size_t kNoFault = std::numeric_limits<std::size_t>::max();
 
   void check_batch(const JaggedIds& batch, const Occasion& occasion) const;
   void count(const JaggedIds& batch);
+  void count(const JaggedIds& batch, Stretch& stretch, std::uint32_t* counts) const;
+  void place_lists(const JaggedIds& batch);
   void scatter(const JaggedIds& batch);
+  void weigh(const JaggedIds& batch);
   void resolve(Partition& partition, const Occasion& occasion);
   Row look_up(Table& table, const Item& item, const Occasion& occasion) const;
   bool is_click(const Item& item, const Occasion& occasion) const;
-  void apply(Partition& partition, std::span<const float> grads, float lr, bool keep_changes);
-  std::uint64_t num_removals() const;
-  void check_rows_are_there() const;
-  std::span<const Partition> partitions_of(std::size_t table) const;
   void group(Partition& partition) const;
-  void pool_samples(std::size_t first, std::size_t last, float* vectors) const;
-  float scale_of(const LookupFeature& feature, std::size_t num_ids) const;
-  float scale_of_bag(std::size_t bag) const;
   static std::uint32_t number_of(std::vector<Row>& rows, const Row& row);
+
+  std::vector<std::unique_lock<std::mutex>> lock_tables() const;
+  std::uint64_t num_removals() const;
+  std::span<const Partition> partitions_of(std::size_t table) const;
+  void check_found() const;
+  void check_rows_are_there() const;
+  const std::uint32_t* starts(std::size_t feature) const {
+    return &starts_[feature * (num_samples_ + 1)];
+  }
+  std::size_t num_ids(std::size_t feature) const {
+    return starts(feature)[num_samples_] - starts(feature)[0];
+  }
+  std::size_t longest(std::size_t feature) const;
+  std::size_t feature_of(std::size_t sequence) const;
+
+  template <typename Work>
+  void each_block_of_samples(const Work& work) const;
+  void pool(std::size_t feature, std::size_t first, std::size_t last, float* vectors,
+            std::size_t stride) const;
+  void copy_vectors(std::size_t first, std::size_t last, float* vectors) const;
+
+  void check_gradients(const Gradients& gradients) const;
+  void point_at(const Gradients& gradients);
+  void apply(Partition& partition, const Gradients& gradients, float lr, bool keep_changes) const;
+  bool sum_up(std::span<const std::uint32_t> uses, const Gradients& gradients,
+              std::span<float> sum) const;
+  const float* grad_of(std::uint32_t use, const Gradients& gradients) const;
 
   std::vector<std::shared_ptr<Table>> tables_;
   std::vector<LookupFeature> features_;
+  std::vector<std::size_t> pooled_;     // features, by place in the pooled vectors
+  std::vector<std::size_t> sequences_;  // features, by number of the sequence
   std::size_t dim_;
+  std::size_t width_ = 0;
+  bool has_means_ = false;  // some combiner is neither sum nor none
+
+  bool is_found_ = false;  // all that follows is of one batch
   std::size_t num_samples_ = 0;
-  bool is_plain_ = true;               // all combiners are sums
+  bool is_weighted_ = false;           // scales_ count
+  bool is_plain_ = true;               // nothing but sums of rows as they are
   std::uint64_t removals_before_ = 0;  // when the rows were found
   std::uint64_t generation_ = 0;
   bool has_changes_ = false;
-  std::vector<Stretch> stretches_;
-  std::vector<std::uint32_t> counts_;  // by stretch and partition
+  std::vector<Stretch> stretches_;     // scratch of find
+  std::vector<std::uint32_t> counts_;  // by stretch and partition; scratch of find
   std::vector<Item> items_;
+  std::vector<std::uint32_t> starts_;  // by feature and sample, where a list starts in weights_
   std::vector<const float*> weights_;  // of all ids, feature by feature; nullptr: no row
-  std::vector<std::size_t> begins_;    // by feature, where it starts in weights_
-  std::vector<std::int64_t> offsets_;  // of the batch
+  std::vector<float> scales_;          // by position: what a row is multiplied by when it is pooled
+  std::vector<const float*> grads_;    // by position, unless plain; nullptr: none; scratch of apply
   std::vector<Partition> partitions_;
 };
 

@@ -21,10 +21,18 @@ struct Place {
   std::uint32_t tag;
 };
 
+// The first number that splitmix64 draws from the seed `id`.
+constexpr std::uint64_t hash_of(std::uint64_t id) { return mix64(id + 0x9E3779B97F4A7C15u); }
+
 constexpr Place place_of(std::uint64_t id) {
   // Not mix64(id) itself: that is what first values are drawn from.
-  const std::uint64_t hash = mix64(id + 0x9E3779B97F4A7C15u);
+  const std::uint64_t hash = hash_of(id);
   return {static_cast<std::uint32_t>(hash % kNumBuckets), static_cast<std::uint32_t>(hash >> 32)};
+}
+
+// The id below `num_rows` that stands for an id. Trained tables depend on it: it must not change.
+constexpr std::uint64_t fold_id(std::uint64_t id, std::uint64_t num_rows) {
+  return id < num_rows ? id : hash_of(id) % num_rows;
 }
 
 }  // namespace fleetrec

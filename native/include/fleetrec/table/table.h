@@ -25,7 +25,8 @@ namespace fleetrec {
 struct TableOptions {
   std::string name;
   std::size_t dim = 1;
-  std::optional<std::uint64_t> num_rows;  // ids lie in [0, num_rows): no hashing
+  std::optional<std::uint64_t> num_rows;  // ids lie in [0, num_rows) and number the rows
+  bool folds_ids = false;                 // ids beyond num_rows share the rows of others
   Initializer initializer;
   Admission admission;
 };
@@ -75,6 +76,11 @@ class Table {
 
   bool has_range() const { return options_.num_rows.has_value(); }
   bool is_in_range(std::uint64_t id) const { return !has_range() || id < *options_.num_rows; }
+
+  // The id under which the row of an id is kept; all other calls take such ids.
+  std::uint64_t row_id(std::uint64_t id) const {
+    return options_.folds_ids ? fold_id(id, *options_.num_rows) : id;
+  }
 
   // Where the row of an id is, whether or not it exists.
   Place place(std::uint64_t id) const {

@@ -13,7 +13,7 @@ from fleetrec.core.batch import Batch, Inputs
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.table import Initializer, TableConfig
 from fleetrec.models import base
-from fleetrec.models.table_options import AdmissionOptions, EvictionOptions
+from fleetrec.models.table_options import AdmissionOptions, EvictionOptions, out_of_range
 from fleetrec.nn.mlp import Mlp, scaled_linear
 from fleetrec.tasks.binary import BinaryTask
 
@@ -31,6 +31,9 @@ class Model(base.Model):
         )
         distributed_embedding: bool = Field(
             default=False, description="let the table grow with any 64-bit id"
+        )
+        hash_ids: bool = Field(
+            default=False, description="let ids beyond sparse_feature_number share rows, by a hash"
         )
         admission: AdmissionOptions = Field(
             default=AdmissionOptions(), description="which ids get a row in a growing table"
@@ -54,6 +57,7 @@ class Model(base.Model):
             name="SparseFeatFactors",
             dim=config.sparse_feature_dim,
             num_rows=None if config.distributed_embedding else config.sparse_feature_number,
+            out_of_range=out_of_range(hash_ids=config.hash_ids, grows=config.distributed_embedding),
             initializer=Initializer(scale=0.05),
             admission=config.admission.build(),
             eviction=config.eviction.build(),
