@@ -182,13 +182,18 @@ nb::dict snapshot(Table& table) {
 
 template <typename T, typename... Shape>
 std::span<T> optional_span(const std::optional<Array<const T, Shape...>>& array) {
-  // replace_rows only reads.
+  // add_rows and replace_rows only read.
   return array ? std::span<T>(const_cast<T*>(array->data()), array->size()) : std::span<T>();
 }
 
-void restore(Table& table, const Ids& ids, const Matrix& rows, const std::optional<Matrix>& state,
-             const std::optional<Vector>& shows, const std::optional<Vector>& clicks,
-             const std::optional<Array<const std::uint32_t, nb::ndim<1>>>& last_seen) {
+using OptionalMatrix = std::optional<Matrix>;
+using OptionalVector = std::optional<Vector>;
+using OptionalTimes = std::optional<Array<const std::uint32_t, nb::ndim<1>>>;
+
+template <void (*put)(Table&, const RowColumns&)>
+void put_rows(Table& table, const Ids& ids, const Matrix& rows, const OptionalMatrix& state,
+              const OptionalVector& shows, const OptionalVector& clicks,
+              const OptionalTimes& last_seen) {
   const std::size_t size = ids.size();
   const RowLayout& layout = table.layout();
   const bool fits = rows.shape(0) == size && rows.shape(1) == layout.dim &&
@@ -198,12 +203,12 @@ void restore(Table& table, const Ids& ids, const Matrix& rows, const std::option
   if (!fits) throw std::invalid_argument("the columns do not have the shapes of the table");
   const nb::gil_scoped_release released;
   const std::lock_guard lock(table.mutex());
-  replace_rows(table, {.ids = {const_cast<std::int64_t*>(ids.data()), size},
-                       .weights = {const_cast<float*>(rows.data()), rows.size()},
-                       .state = optional_span(state),
-                       .shows = optional_span(shows),
-                       .clicks = optional_span(clicks),
-                       .last_seen = optional_span(last_seen)});
+  put(table, {.ids = {const_cast<std::int64_t*>(ids.data()), size},
+              .weights = {const_cast<float*>(rows.data()), rows.size()},
+              .state = optional_span(state),
+              .shows = optional_span(shows),
+              .clicks = optional_span(clicks),
+              .last_seen = optional_span(last_seen)});
 }
 
 void restore_candidates(Table& table, const Ids& ids,
@@ -217,6 +222,18 @@ void restore_candidates(Table& table, const Ids& ids,
   add_candidates(table, {.ids = {const_cast<std::int64_t*>(ids.data()), ids.size()},
                          .last_seen = {const_cast<std::uint32_t*>(last_seen.data()), ids.size()},
                          .counts = {const_cast<std::uint32_t*>(counts.data()), ids.size()}});
+}
+
+void clear(Table& table) {
+  const nb::gil_scoped_release released;
+  const std::lock_guard lock(table.mutex());
+  table.clear();
+}
+
+void restore_counts(Table& table, std::uint64_t created, std::uint64_t evicted) {
+  const nb::gil_scoped_release released;
+  const std::lock_guard lock(table.mutex());
+  table.set_counts({created, evicted});
 }
 
 nb::dict optimizer_schema() {
@@ -307,9 +324,16 @@ void bind_table(nb::module_& module) {
       .def("push", &push, "ids"_a.noconvert(), "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
       .def("evict", &evict, "ids"_a.noconvert())
       .def("snapshot", &snapshot)
-      .def("restore", &restore, nb::kw_only(), "ids"_a.noconvert(), "rows"_a.noconvert(),
-           "state"_a.noconvert() = nb::none(), "shows"_a.noconvert() = nb::none(),
-           "clicks"_a.noconvert() = nb::none(), "last_seen"_a.noconvert() = nb::none())
+      .def("restore", &put_rows<replace_rows>, nb::kw_only(), "ids"_a.noconvert(),
+           "rows"_a.noconvert(), "state"_a.noconvert() = nb::none(),
+           "shows"_a.noconvert() = nb::none(), "clicks"_a.noconvert() = nb::none(),
+           "last_seen"_a.noconvert() = nb::none())
+      .def("add_rows", &put_rows<add_rows>, nb::kw_only(), "ids"_a.noconvert(),
+           "rows"_a.noconvert(), "state"_a.noconvert() = nb::none(),
+           "shows"_a.noconvert() = nb::none(), "clicks"_a.noconvert() = nb::none(),
+           "last_seen"_a.noconvert() = nb::none())
+      .def("clear", &clear)
+      .def("restore_counts", &restore_counts, nb::kw_only(), "created"_a, "evicted"_a)
       .def("restore_candidates", &restore_candidates, nb::kw_only(), "ids"_a.noconvert(),
            "last_seen"_a.noconvert(), "counts"_a.noconvert())
       .def("stats", &stats);

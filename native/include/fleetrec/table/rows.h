@@ -42,9 +42,12 @@ std::vector<Row> sorted_rows(const Table& table);
 // Fills columns that are as long as `rows`.
 void copy_rows(const Table& table, std::span<const Row> rows, const RowColumns& columns);
 
-// Replaces all rows. Empty spans of state, shows, clicks or last_seen mean: as in a new row.
-// Throws std::invalid_argument for ids that lie out of range, changing nothing, and for ids that
-// occur twice, leaving the table empty.
+// Adds rows. Empty spans of state, shows, clicks or last_seen mean: as in a new row. Throws
+// std::invalid_argument for ids that lie out of range, before anything has changed, and for the
+// first that has a row already.
+void add_rows(Table& table, const RowColumns& columns);
+
+// The same in the place of all rows there were. An id that occurs twice leaves the table empty.
 void replace_rows(Table& table, const RowColumns& columns);
 
 }  // namespace fleetrec
