@@ -13,8 +13,9 @@ from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.cli.job import load_job
 from fleetrec.cli.run import run_job
 from fleetrec.config.yaml_dialect.locate import ZOO
-from fleetrec.embedding.record import StoredTable
+from fleetrec.embedding.record import Chain, StoredTable, WrittenTable
 from fleetrec.embedding.snapshot import Columns, live_candidates, live_rows
+from fleetrec.parallel.strategy import Strategy
 
 SLOTS = "click 1 2 3"
 DENSE = "dense_feature:2"
@@ -103,6 +104,19 @@ def tables_of(checkpoint: Path) -> list[tuple[str, str, StoredTable]]:
         for part in folder.meta["tables"]
         for name, stored in stored_tables(folder, part).items()
     ]
+
+
+def write_tables(strategy: Strategy, folder: Path) -> dict[str, StoredTable]:
+    """Let the tables of a strategy write themselves, as a checkpoint does."""
+    written = strategy.write_tables(folder, parent=None)
+    return {
+        name: stored_table(folder / name, name=name, written=it) for name, it in written.items()
+    }
+
+
+def stored_table(*directories: Path, name: str, written: WrittenTable) -> StoredTable:
+    chain = Chain(directories=directories, fingerprint=written.record.fingerprint)
+    return StoredTable(name=name, record=written.record, chain=chain)
 
 
 def columns_of(stored: StoredTable) -> dict[str, np.ndarray]:

@@ -123,7 +123,7 @@ class Trainer:
         except MismatchError:  # the job has changed: older checkpoints do not fit either
             raise
         except CheckpointError as error:
-            logger.warning("passed over: %s", error)
+            logger.warning("passed over: %s: %s", point.folder.path, error)
             return False
         return True
 
