@@ -79,6 +79,35 @@ TEST(columns_that_are_not_given_are_as_in_a_new_row) {
   CHECK(columns.state == std::vector<float>(4, 0.0f) && columns.shows == std::vector<float>(2));
 }
 
+TEST(rows_are_added_to_those_there_are) {
+  const auto table = make_table({.dim = 1, .num_rows = 10});
+  table->create(4, table->place(4));
+  std::vector<float> weights{1.0f, 2.0f};
+  const auto add = [&](std::vector<std::int64_t> ids) {
+    add_rows(*table, {.ids = ids,
+                      .weights = weights,
+                      .state = {},
+                      .shows = weights,
+                      .clicks = {},
+                      .last_seen = {}});
+  };
+  add({9, 3});
+  CHECK(Columns(*table).ids == std::vector<std::int64_t>({3, 4, 9}));
+  CHECK(Columns(*table).shows == std::vector<float>({2.0f, 0.0f, 1.0f}));
+  CHECK_THROWS(std::invalid_argument, add({1, 10}));
+  CHECK_THROWS(std::invalid_argument, add({4, 5}));
+  CHECK(table->size() == 3);
+}
+
+TEST(counts_go_on_from_what_was_counted_before) {
+  const auto table = make_table();
+  table->create(4, table->place(4));
+  table->set_counts({.created = 7, .evicted = 5});
+  table->create(6, table->place(6));
+  table->evict(4, table->place(4));
+  CHECK(table->counts().created == 8 && table->counts().evicted == 6);
+}
+
 TEST(ids_that_occur_twice_or_lie_out_of_range_are_refused) {
   const auto table = make_table({.dim = 1, .num_rows = 10});
   table->create(4, table->place(4));

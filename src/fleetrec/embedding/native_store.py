@@ -27,7 +27,7 @@ from fleetrec.embedding.snapshot import live_rows, open_shards, translated
 from fleetrec.embedding.store import Store
 from fleetrec.embedding.table import RowOptimizer, TableConfig
 
-SHARD_BYTES = 1 << 28  # of weights, roughly: a small table is one file
+SHARD_BYTES = 1 << 26  # of weights, roughly: a small table is one file
 MAX_SHARDS = 1024
 
 CANDIDATES = ("ids", "last_seen", "counts")
