@@ -13,6 +13,7 @@ from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.cli.job import load_job
 from fleetrec.cli.run import run_job
 from fleetrec.config.yaml_dialect.locate import ZOO
+from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import Chain, StoredTable, WrittenTable
 from fleetrec.embedding.snapshot import Columns, live_candidates, live_rows
 from fleetrec.parallel.strategy import Strategy
@@ -117,6 +118,13 @@ def write_tables(strategy: Strategy, folder: Path) -> dict[str, StoredTable]:
 def stored_table(*directories: Path, name: str, written: WrittenTable) -> StoredTable:
     chain = Chain(directories=directories, fingerprint=written.record.fingerprint)
     return StoredTable(name=name, record=written.record, chain=chain)
+
+
+def save_store(store: NativeStore, folder: Path) -> StoredTable:
+    """Write a store, and let its next delta build on this."""
+    written = store.write(folder, parent=None)
+    written.commit()
+    return stored_table(folder, name="t", written=written)
 
 
 def columns_of(stored: StoredTable) -> dict[str, np.ndarray]:

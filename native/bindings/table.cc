@@ -182,7 +182,7 @@ nb::dict snapshot(Table& table) {
 
 template <typename T, typename... Shape>
 std::span<T> optional_span(const std::optional<Array<const T, Shape...>>& array) {
-  // add_rows and replace_rows only read.
+  // add_rows only reads.
   return array ? std::span<T>(const_cast<T*>(array->data()), array->size()) : std::span<T>();
 }
 
@@ -190,7 +190,6 @@ using OptionalMatrix = std::optional<Matrix>;
 using OptionalVector = std::optional<Vector>;
 using OptionalTimes = std::optional<Array<const std::uint32_t, nb::ndim<1>>>;
 
-template <void (*put)(Table&, const RowColumns&)>
 void put_rows(Table& table, const Ids& ids, const Matrix& rows, const OptionalMatrix& state,
               const OptionalVector& shows, const OptionalVector& clicks,
               const OptionalTimes& last_seen) {
@@ -203,25 +202,12 @@ void put_rows(Table& table, const Ids& ids, const Matrix& rows, const OptionalMa
   if (!fits) throw std::invalid_argument("the columns do not have the shapes of the table");
   const nb::gil_scoped_release released;
   const std::lock_guard lock(table.mutex());
-  put(table, {.ids = {const_cast<std::int64_t*>(ids.data()), size},
-              .weights = {const_cast<float*>(rows.data()), rows.size()},
-              .state = optional_span(state),
-              .shows = optional_span(shows),
-              .clicks = optional_span(clicks),
-              .last_seen = optional_span(last_seen)});
-}
-
-void restore_candidates(Table& table, const Ids& ids,
-                        const Array<const std::uint32_t, nb::ndim<1>>& last_seen,
-                        const Array<const std::uint32_t, nb::ndim<1>>& counts) {
-  if (last_seen.size() != ids.size() || counts.size() != ids.size()) {
-    throw std::invalid_argument("the columns of candidates have different lengths");
-  }
-  const nb::gil_scoped_release released;
-  const std::lock_guard lock(table.mutex());
-  add_candidates(table, {.ids = {const_cast<std::int64_t*>(ids.data()), ids.size()},
-                         .last_seen = {const_cast<std::uint32_t*>(last_seen.data()), ids.size()},
-                         .counts = {const_cast<std::uint32_t*>(counts.data()), ids.size()}});
+  add_rows(table, {.ids = {const_cast<std::int64_t*>(ids.data()), size},
+                   .weights = {const_cast<float*>(rows.data()), rows.size()},
+                   .state = optional_span(state),
+                   .shows = optional_span(shows),
+                   .clicks = optional_span(clicks),
+                   .last_seen = optional_span(last_seen)});
 }
 
 void clear(Table& table) {
@@ -324,18 +310,11 @@ void bind_table(nb::module_& module) {
       .def("push", &push, "ids"_a.noconvert(), "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
       .def("evict", &evict, "ids"_a.noconvert())
       .def("snapshot", &snapshot)
-      .def("restore", &put_rows<replace_rows>, nb::kw_only(), "ids"_a.noconvert(),
-           "rows"_a.noconvert(), "state"_a.noconvert() = nb::none(),
-           "shows"_a.noconvert() = nb::none(), "clicks"_a.noconvert() = nb::none(),
-           "last_seen"_a.noconvert() = nb::none())
-      .def("add_rows", &put_rows<add_rows>, nb::kw_only(), "ids"_a.noconvert(),
-           "rows"_a.noconvert(), "state"_a.noconvert() = nb::none(),
-           "shows"_a.noconvert() = nb::none(), "clicks"_a.noconvert() = nb::none(),
-           "last_seen"_a.noconvert() = nb::none())
+      .def("add_rows", &put_rows, nb::kw_only(), "ids"_a.noconvert(), "rows"_a.noconvert(),
+           "state"_a.noconvert() = nb::none(), "shows"_a.noconvert() = nb::none(),
+           "clicks"_a.noconvert() = nb::none(), "last_seen"_a.noconvert() = nb::none())
       .def("clear", &clear)
       .def("restore_counts", &restore_counts, nb::kw_only(), "created"_a, "evicted"_a)
-      .def("restore_candidates", &restore_candidates, nb::kw_only(), "ids"_a.noconvert(),
-           "last_seen"_a.noconvert(), "counts"_a.noconvert())
       .def("stats", &stats);
   bind_eviction(table);
 }

@@ -69,17 +69,6 @@ void copy_candidates(std::span<const Candidate> candidates, const CandidateColum
   }
 }
 
-void add_candidates(Table& table, const CandidateColumns& columns) {
-  for (std::size_t i = 0; i < columns.ids.size(); ++i) {
-    const auto id = static_cast<std::uint64_t>(columns.ids[i]);
-    const auto show = static_cast<std::uint16_t>(columns.counts[i]);
-    if (show == 0) throw std::invalid_argument("a counter must have counted something");
-    const Place place = table.place(id);
-    table.buckets()[place.bucket].candidates.insert(
-        {id, columns.last_seen[i], show, static_cast<std::uint16_t>(columns.counts[i] >> 16)});
-  }
-}
-
 void add_rows(Table& table, const RowColumns& columns) {
   check_range(table, columns.ids);
   const RowLayout& layout = table.layout();
@@ -98,17 +87,6 @@ void add_rows(Table& table, const RowColumns& columns) {
     if (!columns.shows.empty()) row.header().show = columns.shows[i];
     if (!columns.clicks.empty()) row.header().click = columns.clicks[i];
     if (!columns.last_seen.empty()) row.header().last_seen = columns.last_seen[i];
-  }
-}
-
-void replace_rows(Table& table, const RowColumns& columns) {
-  check_range(table, columns.ids);
-  table.clear();
-  try {
-    add_rows(table, columns);
-  } catch (...) {
-    table.clear();
-    throw;
   }
 }
 

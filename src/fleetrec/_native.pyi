@@ -167,22 +167,6 @@ class Table:
         candidate_ids, candidate_last_seen, candidate_counts (shows, plus clicks times 65536).
         """
 
-    def restore(
-        self,
-        *,
-        ids: npt.NDArray[np.int64],
-        rows: npt.NDArray[np.float32],
-        state: npt.NDArray[np.float32] | None = None,
-        shows: npt.NDArray[np.float32] | None = None,
-        clicks: npt.NDArray[np.float32] | None = None,
-        last_seen: npt.NDArray[np.uint32] | None = None,
-    ) -> None:
-        """Replace all rows; what is not given is as in a new row.
-
-        Raises:
-            ValueError: Shapes do not fit, or an id occurs twice or is out of range.
-        """
-
     def add_rows(
         self,
         *,
@@ -205,15 +189,6 @@ class Table:
 
     def restore_counts(self, *, created: int, evicted: int) -> None:
         """Go on counting rows made and evicted from here."""
-
-    def restore_candidates(
-        self,
-        *,
-        ids: npt.NDArray[np.int64],
-        last_seen: npt.NDArray[np.uint32],
-        counts: npt.NDArray[np.uint32],
-    ) -> None:
-        """Add counters of ids that have no row."""
 
     def evict_unseen(self, *, before: int) -> npt.NDArray[np.int64]:
         """Remove rows and counters last seen before an event time; return the ids of the rows."""

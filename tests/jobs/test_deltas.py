@@ -237,13 +237,17 @@ def test_a_record_of_garbage_is_refused(config):
         run(config, "mode=infer", "runner.infer.init_model_path=ckpt/0")
 
 
-def test_a_chain_that_leads_to_itself_is_refused(config):
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [(".", "its parent is not older than itself"), ("/ckpt", "the parent is no relative path")],
+)
+def test_a_chain_that_leads_to_itself_or_anywhere_is_refused(config, path, message):
     run(config, "runner.train.epochs=1")
     found = manifest("steps/epoch_0_batch_10")
     its = found["tables"]["learn"]["SparseFeatFactors"]
-    its["parent"] = {"path": ".", "fingerprint": its["fingerprint"]}
+    its["parent"] = {"path": path, "fingerprint": its["fingerprint"]}
     Path("steps/epoch_0_batch_10/MANIFEST.json").write_text(json.dumps(found))
-    with pytest.raises(CheckpointError, match="its parent is not older than itself"):
+    with pytest.raises(CheckpointError, match=message):
         run(config, "mode=infer", "runner.infer.init_model_path=steps/epoch_0_batch_10")
 
 
@@ -281,3 +285,8 @@ def test_an_interval_without_a_place_to_save_is_refused(config):
             "runner.train.save_step_path=",
             "runner.train.save_step_interval=-1",
         )
+
+
+def test_an_interval_that_cannot_be_is_refused(config):
+    with pytest.raises(ConfigError, match=r"save_checkpoint_base_interval: expected .*greater"):
+        run(config, "runner.train.save_checkpoint_base_interval=0")

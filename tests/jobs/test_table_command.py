@@ -161,6 +161,12 @@ def test_a_run_starts_from_imported_rows(tmp_path, growing):
     assert len(got) > len(want)
 
 
+def test_imported_rows_alone_are_no_model(tmp_path):
+    import_file(dumped("ckpt/2", tmp_path), tmp_path / "new", table="SparseFeatFactors")
+    with pytest.raises(CheckpointError, match="has no weights of a model; name the tables"):
+        run("config.yaml", "mode=train", f"runner.train.init_model_path={tmp_path / 'new'}")
+
+
 def write_rows(path, **columns):
     good = {"id": [1, 2], "vector": [[0.0, 1.0], [2.0, 3.0]]}
     wanted = {name: column for name, column in (good | columns).items() if column is not None}

@@ -58,7 +58,7 @@ class Folder:
                 num_bytes = path.stat().st_size
             except OSError as error:
                 raise CheckpointError(f"{path}: cannot be read: {error}") from error
-            if num_bytes != listed.get("bytes"):
+            if not isinstance(listed, Mapping) or num_bytes != listed.get("bytes"):
                 raise CheckpointError(f"{path}: damaged: its size is not as in {MANIFEST}")
 
 

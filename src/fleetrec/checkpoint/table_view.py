@@ -54,6 +54,8 @@ class TableView:
 
     def num_candidates(self) -> int:
         """Return how many ids wait for admission."""
+        if self.record is not None:
+            return self.record.candidates
         return sum(len(block["ids"]) for block in live_candidates(self.chain))
 
     def num_bytes(self) -> int:

@@ -63,6 +63,8 @@ def _chain(folder: Folder, part: str, name: str, record: TableRecord) -> Chain:
 def _parent(
     folder: Folder, part: str, name: str, parent: ParentRecord
 ) -> tuple[Folder, TableRecord]:
+    if Path(parent.path).is_absolute():
+        raise CheckpointError(f"{folder.path / MANIFEST}: damaged: the parent is no relative path")
     path = Path(os.path.normpath(folder.path.resolve() / parent.path))
     what = f"{folder.path}: is a delta of {path}"
     try:

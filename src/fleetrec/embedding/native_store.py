@@ -5,7 +5,6 @@
 import dataclasses
 import hashlib
 import math
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +28,6 @@ from fleetrec.embedding.table import RowOptimizer, TableConfig
 
 SHARD_BYTES = 1 << 26  # of weights, roughly: a small table is one file
 MAX_SHARDS = 1024
-
-CANDIDATES = ("ids", "last_seen", "counts")
-CANDIDATE_COLUMNS = tuple(f"candidate_{name}" for name in CANDIDATES)
-COLUMNS = ("ids", "rows", "state", "shows", "clicks", "last_seen")
 
 
 class NativeStore(Store):
@@ -73,26 +68,6 @@ class NativeStore(Store):
     def snapshot(self) -> dict[str, Tensor]:
         """Return all rows by column; see ``Store.snapshot``."""
         return {name: torch.from_numpy(column) for name, column in self.table.snapshot().items()}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Replace all rows; see ``Store.restore``."""
-        if tensors.keys() not in ({"ids", "rows"}, {*COLUMNS, *CANDIDATE_COLUMNS}):
-            raise CheckpointError(
-                f"table {self._config.name}: the snapshot holds {sorted(tensors)}, "
-                f"expected {sorted((*COLUMNS, *CANDIDATE_COLUMNS))}"
-            )
-        arrays = {name: column.numpy() for name, column in tensors.items()}
-        candidates = {n: arrays.pop(f"candidate_{n}") for n in CANDIDATES if len(tensors) > 2}
-        try:
-            self.table.restore(**arrays)
-            if candidates:
-                self.table.restore_candidates(**candidates)
-        except (ValueError, TypeError) as error:
-            shapes = {name: tuple(column.shape) for name, column in tensors.items()}
-            raise CheckpointError(
-                f"table {self._config.name} (width {self._config.dim}): the snapshot does not "
-                f"fit: {error}; it has {shapes}"
-            ) from error
 
     def write(self, directory: Path, *, parent: str | None) -> WrittenTable:
         """Write the table into a new folder, straight from where its rows are.
