@@ -11,6 +11,8 @@ import pytest
 
 from fleetrec.cli.table import dump, import_file, show_difference, show_rows, show_stats
 from fleetrec.core.errors import CheckpointError, ConfigError, DataError
+from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.table import RowOptimizer, TableConfig
 from making import columns_of, make_data, make_job, run, tables_of, write_job
 
 TABLE = "learn/tables/SparseFeatFactors"
@@ -70,6 +72,27 @@ def test_stats_of_a_bare_folder_of_a_table(capsys):
     printed = capsys.readouterr().out
     assert "SparseFeatFactors: 30 rows of width 4" in printed
     assert "made and evicted not known" in printed
+
+
+def make_bare_table(folder, rows):
+    store = NativeStore(TableConfig(name="t", dim=1), RowOptimizer(name="sgd"), seed=0)
+    weights = np.array(rows, np.float32).reshape(-1, 1)
+    store.table.add_rows(ids=np.arange(len(rows)), rows=weights)
+    store.write(folder, parent=None)
+    return folder
+
+
+def test_rows_that_are_not_finite_are_counted(tmp_path, capsys):
+    show_stats(make_bare_table(tmp_path / "t", [1, np.nan, np.inf, 3]))
+    printed = capsys.readouterr().out
+    assert "t: 4 rows of width 1" in printed
+    assert "2 rows hold numbers that are not finite" in printed
+
+
+@pytest.mark.parametrize("rows", [[], [np.nan], [2]])
+def test_tables_with_next_to_nothing_have_figures_too(tmp_path, capsys, rows):
+    show_stats(make_bare_table(tmp_path / "t", rows))
+    assert f"t: {len(rows)} rows of width 1" in capsys.readouterr().out
 
 
 def test_a_delta_alone_is_no_table():

@@ -37,9 +37,12 @@ def show_stats(path: Path) -> None:
             f"{table.num_candidates()} ids waiting for admission, {table.num_bytes()} bytes in "
             f"files, {_history(table)}"
         )
-        _print(_quantiles(summary))
-        if len(summary.norms):
-            _print(_histogram("norm", summary.norms, _even_edges(summary.norms)))
+        norms = summary.norms[np.isfinite(summary.norms)]
+        if len(norms) < len(summary.norms):
+            typer.echo(f"{len(summary.norms) - len(norms)} rows hold numbers that are not finite")
+        _print(_quantiles({"norm": norms, "show": summary.shows, "click": summary.clicks}))
+        if len(norms):
+            _print(_histogram("norm", norms, _even_edges(norms)))
             _print(_histogram("show", summary.shows, _doubling_edges(summary.shows)))
         _print(_top(summary))
 
@@ -118,12 +121,7 @@ def _history(table: TableView) -> str:
     return f"{table.record.created} rows made, {table.record.evicted} evicted"
 
 
-def _quantiles(summary: Summary) -> Table:
-    columns: Mapping[str, Numbers] = {
-        "norm": summary.norms,
-        "show": summary.shows,
-        "click": summary.clicks,
-    }
+def _quantiles(columns: Mapping[str, Numbers]) -> Table:
     heads = ["", *(f"{q:.0%}" for q in QUANTILES)]
     rows = [
         (name, *(f"{value:.4g}" for value in np.quantile(column, QUANTILES)))
