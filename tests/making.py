@@ -1,5 +1,6 @@
 """Small things that many tests make: slot text, jobs, runs."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,15 @@ import numpy as np
 from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
+from fleetrec.checkpoint.folder import open_folder
+from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.cli.job import load_job
 from fleetrec.cli.run import run_job
 from fleetrec.config.yaml_dialect.locate import ZOO
+from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.record import Chain, StoredTable, WrittenTable
+from fleetrec.embedding.snapshot import Columns, live_candidates, live_rows
+from fleetrec.parallel.strategy import Strategy
 
 SLOTS = "click 1 2 3"
 DENSE = "dense_feature:2"
@@ -79,9 +86,62 @@ def run(job: Path | str, *overrides: str, resume: bool = False) -> None:
 
 
 def tensors_of(checkpoint: Path) -> dict[str, bytes]:
-    """All tensors of a checkpoint, to the last bit."""
-    return {
-        f"{path.relative_to(checkpoint)}:{name}": value.tobytes() + str(value.dtype).encode()
+    """All tensors of a checkpoint and all columns of its tables, to the last bit."""
+    found = {
+        f"{path.relative_to(checkpoint)}:{name}": value
         for path in sorted(checkpoint.rglob("*.safetensors"))
         for name, value in load_file(path).items()
     }
+    for part, name, stored in tables_of(checkpoint):
+        for column, value in columns_of(stored).items():
+            found[f"{part}/tables/{name}:{column}"] = value
+    return {name: value.tobytes() + str(value.dtype).encode() for name, value in found.items()}
+
+
+def tables_of(checkpoint: Path) -> list[tuple[str, str, StoredTable]]:
+    folder = open_folder(checkpoint, kind="checkpoint")
+    return [
+        (part, name, stored)
+        for part in folder.meta["tables"]
+        for name, stored in stored_tables(folder, part).items()
+    ]
+
+
+def write_tables(strategy: Strategy, folder: Path) -> dict[str, StoredTable]:
+    """Let the tables of a strategy write themselves, as a checkpoint does."""
+    written = strategy.write_tables(folder, parent=None)
+    return {
+        name: stored_table(folder / name, name=name, written=it) for name, it in written.items()
+    }
+
+
+def stored_table(*directories: Path, name: str, written: WrittenTable) -> StoredTable:
+    chain = Chain(directories=directories, fingerprint=written.record.fingerprint)
+    return StoredTable(name=name, record=written.record, chain=chain)
+
+
+def save_store(store: NativeStore, folder: Path) -> StoredTable:
+    """Write a store, and let its next delta build on this."""
+    written = store.write(folder, parent=None)
+    written.commit()
+    return stored_table(folder, name="t", written=written)
+
+
+def columns_of(stored: StoredTable) -> dict[str, np.ndarray]:
+    """Rows and candidates as the files have them, ordered by id; and what was counted."""
+    rows = _joined(live_rows(stored.chain))
+    candidates = _joined(live_candidates(stored.chain))
+    record = stored.record
+    assert record.rows == len(rows.get("ids", ()))
+    assert record.candidates == len(candidates.get("ids", ()))
+    counts = np.array([record.created, record.evicted])
+    return {**rows, **{f"candidate_{k}": v for k, v in candidates.items()}, "counts": counts}
+
+
+def _joined(blocks: Iterable[Columns]) -> dict[str, np.ndarray]:
+    blocks = list(blocks)
+    if not blocks:
+        return {}
+    columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    order = np.argsort(columns["ids"])
+    return {name: column[order] for name, column in columns.items()}

@@ -2,14 +2,16 @@
 #include "fleetrec/snapshot/snapshot.h"
 
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "arrays.h"
 #include "bindings.h"
+#include "fleetrec/snapshot/block_reader.h"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+using namespace nanobind::literals;
 
 namespace fleetrec {
 namespace {
@@ -58,6 +60,72 @@ nb::dict read(Table& table, const std::vector<std::filesystem::path>& directorie
   return to_dict(stats);
 }
 
+template <typename T>
+Column<T> copy_column(const std::byte* from, std::size_t num_rows, std::size_t num_columns = 1) {
+  Column<T> column(num_rows, num_columns);
+  std::ranges::copy(std::span(from, column.span().size_bytes()),
+                    std::as_writable_bytes(column.span()).begin());
+  return column;
+}
+
+nb::dict row_columns(const Block& block, const ShardHeader& header) {
+  const std::size_t size = block.num_entries;
+  const RowBlock from(block, header.dim);
+  nb::dict columns;
+  columns["ids"] = copy_column<std::uint64_t>(from.ids, size).release(1);
+  columns["last_seen"] = copy_column<std::uint32_t>(from.last_seen, size).release(1);
+  columns["shows"] = copy_column<float>(from.shows, size).release(1);
+  columns["clicks"] = copy_column<float>(from.clicks, size).release(1);
+  columns["rows"] = copy_column<float>(from.weights, size, header.dim).release(2);
+  columns["state"] = copy_column<float>(from.states, size, header.state_size).release(2);
+  return columns;
+}
+
+nb::dict candidate_columns(const Block& block) {
+  const std::size_t size = block.num_entries;
+  const std::byte* from = block.content.data();
+  nb::dict columns;
+  columns["ids"] = copy_column<std::uint64_t>(from, size).release(1);
+  columns["last_seen"] = copy_column<std::uint32_t>(from + 8 * size, size).release(1);
+  columns["shows"] = copy_column<std::uint16_t>(from + 12 * size, size).release(1);
+  columns["clicks"] = copy_column<std::uint16_t>(from + 14 * size, size).release(1);
+  return columns;
+}
+
+nb::object next_block(BlockReader& reader) {
+  const Block* block = [&] {
+    const nb::gil_scoped_release released;
+    return reader.next();
+  }();
+  if (block == nullptr) return nb::none();
+  if (block->kind == BlockKind::kRows) {
+    return nb::make_tuple("rows", row_columns(*block, reader.header()));
+  }
+  if (block->kind == BlockKind::kCandidates) {
+    return nb::make_tuple("candidates", candidate_columns(*block));
+  }
+  nb::dict columns;
+  columns["ids"] = copy_column<std::uint64_t>(block->content.data(), block->num_entries).release(1);
+  return nb::make_tuple("tombstones", columns);
+}
+
+nb::dict header(const BlockReader& reader) {
+  const ShardHeader& found = reader.header();
+  nb::dict named;
+  named["kind"] = found.kind == SnapshotKind::kBase ? "base" : "delta";
+  named["shard"] = found.shard;
+  named["num_shards"] = found.num_shards;
+  named["dim"] = found.dim;
+  named["num_rows"] =
+      found.id_limit == kAnyId ? std::nullopt : std::optional<std::uint64_t>(found.id_limit);
+  named["version"] = found.version;
+  named["parent_version"] = found.parent.version;
+  named["parent_fingerprint"] = found.parent.fingerprint;
+  named["table"] = found.table;
+  named["optimizer"] = found.optimizer;
+  return named;
+}
+
 }  // namespace
 
 void bind_snapshot(nb::module_& module) {
@@ -81,6 +149,12 @@ void bind_snapshot(nb::module_& module) {
         const nb::gil_scoped_release released;
         commit_cut(*self.table, self.cut);
       });
+  nb::class_<BlockReader>(module, "ShardFile", nb::is_final())
+      .def(nb::init<const std::filesystem::path&>(), "path"_a,
+           nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("header", &header)
+      .def_prop_ro("crc", &BlockReader::crc)
+      .def("next_block", &next_block);
   module.def("read_snapshot", &read, "table"_a, "directories"_a);
 }
 

@@ -183,13 +183,17 @@ nb::dict snapshot(Table& table) {
 
 template <typename T, typename... Shape>
 std::span<T> optional_span(const std::optional<Array<const T, Shape...>>& array) {
-  // replace_rows only reads.
+  // add_rows only reads.
   return array ? std::span<T>(const_cast<T*>(array->data()), array->size()) : std::span<T>();
 }
 
-void restore(Table& table, const Ids& ids, const Matrix& rows, const std::optional<Matrix>& state,
-             const std::optional<Vector>& shows, const std::optional<Vector>& clicks,
-             const std::optional<Array<const std::uint32_t, nb::ndim<1>>>& last_seen) {
+using OptionalMatrix = std::optional<Matrix>;
+using OptionalVector = std::optional<Vector>;
+using OptionalTimes = std::optional<Array<const std::uint32_t, nb::ndim<1>>>;
+
+void put_rows(Table& table, const Ids& ids, const Matrix& rows, const OptionalMatrix& state,
+              const OptionalVector& shows, const OptionalVector& clicks,
+              const OptionalTimes& last_seen) {
   const std::size_t size = ids.size();
   const RowLayout& layout = table.layout();
   const bool fits = rows.shape(0) == size && rows.shape(1) == layout.dim &&
@@ -199,25 +203,24 @@ void restore(Table& table, const Ids& ids, const Matrix& rows, const std::option
   if (!fits) throw std::invalid_argument("the columns do not have the shapes of the table");
   const nb::gil_scoped_release released;
   const std::lock_guard lock(table.mutex());
-  replace_rows(table, {.ids = {const_cast<std::int64_t*>(ids.data()), size},
-                       .weights = {const_cast<float*>(rows.data()), rows.size()},
-                       .state = optional_span(state),
-                       .shows = optional_span(shows),
-                       .clicks = optional_span(clicks),
-                       .last_seen = optional_span(last_seen)});
+  add_rows(table, {.ids = {const_cast<std::int64_t*>(ids.data()), size},
+                   .weights = {const_cast<float*>(rows.data()), rows.size()},
+                   .state = optional_span(state),
+                   .shows = optional_span(shows),
+                   .clicks = optional_span(clicks),
+                   .last_seen = optional_span(last_seen)});
 }
 
-void restore_candidates(Table& table, const Ids& ids,
-                        const Array<const std::uint32_t, nb::ndim<1>>& last_seen,
-                        const Array<const std::uint32_t, nb::ndim<1>>& counts) {
-  if (last_seen.size() != ids.size() || counts.size() != ids.size()) {
-    throw std::invalid_argument("the columns of candidates have different lengths");
-  }
+void clear(Table& table) {
   const nb::gil_scoped_release released;
   const std::lock_guard lock(table.mutex());
-  add_candidates(table, {.ids = {const_cast<std::int64_t*>(ids.data()), ids.size()},
-                         .last_seen = {const_cast<std::uint32_t*>(last_seen.data()), ids.size()},
-                         .counts = {const_cast<std::uint32_t*>(counts.data()), ids.size()}});
+  table.clear();
+}
+
+void restore_counts(Table& table, std::uint64_t created, std::uint64_t evicted) {
+  const nb::gil_scoped_release released;
+  const std::lock_guard lock(table.mutex());
+  table.set_counts({created, evicted});
 }
 
 nb::object fold_ids(const Ids& ids, std::uint64_t num_rows) {
@@ -319,11 +322,11 @@ void bind_table(nb::module_& module) {
       .def("push", &push, "ids"_a.noconvert(), "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
       .def("evict", &evict, "ids"_a.noconvert())
       .def("snapshot", &snapshot)
-      .def("restore", &restore, nb::kw_only(), "ids"_a.noconvert(), "rows"_a.noconvert(),
+      .def("add_rows", &put_rows, nb::kw_only(), "ids"_a.noconvert(), "rows"_a.noconvert(),
            "state"_a.noconvert() = nb::none(), "shows"_a.noconvert() = nb::none(),
            "clicks"_a.noconvert() = nb::none(), "last_seen"_a.noconvert() = nb::none())
-      .def("restore_candidates", &restore_candidates, nb::kw_only(), "ids"_a.noconvert(),
-           "last_seen"_a.noconvert(), "counts"_a.noconvert())
+      .def("clear", &clear)
+      .def("restore_counts", &restore_counts, nb::kw_only(), "created"_a, "evicted"_a)
       .def("stats", &stats);
   bind_eviction(table);
 }

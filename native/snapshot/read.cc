@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "fleetrec/parallel.h"
-#include "fleetrec/snapshot/crc32c.h"
+#include "fleetrec/snapshot/block_reader.h"
 #include "fleetrec/snapshot/snapshot.h"
 
 namespace fleetrec {
@@ -18,151 +18,82 @@ struct LoadedShard {
 // Loads one file into the buckets that belong to it, so files may be loaded side by side.
 class ShardReader {
  public:
-  ShardReader(Table& table, const InputFile& file, const ReadHeader& head)
-      : table_(table), file_(file), header_(head.header), offset_(head.end) {
-    crc_ = crc_of_crc(0, head.crc);
-  }
+  ShardReader(Table& table, BlockReader& blocks) : table_(table), blocks_(blocks) {}
 
   LoadedShard load_all() {
-    for (std::uint32_t b = header_.first_bucket(); b < header_.last_bucket(); ++b) {
+    for (std::uint32_t b = header().first_bucket(); b < header().last_bucket(); ++b) {
       table_.buckets()[b].candidates = {};  // every snapshot has them all
     }
-    while (load_block()) {
-    }
-    return {counts_, file_.num_bytes(), crc_};
+    while (const Block* block = blocks_.next()) load_entries(*block);
+    return {blocks_.counts(), blocks_.file().num_bytes(), blocks_.crc()};
   }
 
  private:
-  // Returns false behind the footer.
-  bool load_block() {
-    std::byte head[kBlockHeadBytes];
-    file_.read(offset_, head);
-    const auto kind = load<BlockKind>(head);
-    if (kind == BlockKind::kEnd) {
-      check_footer();
-      return false;
-    }
-    check_kind(kind);
-    const std::size_t num_entries = load<std::uint32_t>(head + 4);
-    const std::size_t num_bytes = load<std::uint32_t>(head + 8);
-    if (num_entries == 0 || num_entries > max_entries(kind, table_.layout()) ||
-        num_bytes != num_entries * entry_bytes(kind, table_.layout())) {
-      file_.fail(offset_, "damaged: impossible block of " + std::to_string(num_entries) +
-                              " entries in " + std::to_string(num_bytes) + " bytes");
-    }
-    if (num_bytes > file_.num_bytes() - offset_ - kBlockHeadBytes) {
-      file_.fail(offset_, "damaged: the file ends within this block");
-    }
-    content_.resize(num_bytes);
-    file_.read(offset_ + kBlockHeadBytes, content_);
-    const auto crc = load<std::uint32_t>(head + 12);
-    if (crc32c(crc32c(0, std::span(head).first(12)), content_) != crc) {
-      file_.fail(offset_, "damaged: the checksum of this block is wrong");
-    }
-    crc_ = crc_of_crc(crc_, crc);
-    load_entries(kind, num_entries);
-    counts_.of(kind) += num_entries;
-    offset_ += kBlockHeadBytes + num_bytes;
-    return true;
+  const ShardHeader& header() const { return blocks_.header(); }
+
+  [[noreturn]] void fail(const Block& block, std::uint64_t id, const std::string& reason) const {
+    blocks_.file().fail(block.offset, "id " + std::to_string(id) + " " + reason);
   }
 
-  void check_kind(BlockKind kind) {
-    const bool is_known = kind == BlockKind::kRows || kind == BlockKind::kCandidates ||
-                          (kind == BlockKind::kTombstones && header_.kind == SnapshotKind::kDelta);
-    if (!is_known || kind < last_kind_) {
-      file_.fail(offset_, "damaged: a block of kind " +
-                              std::to_string(static_cast<std::uint32_t>(kind)) + " here");
-    }
-    if (kind != last_kind_) has_last_ = false;
-    last_kind_ = kind;
-  }
-
-  void load_entries(BlockKind kind, std::size_t num_entries) {
-    for (std::size_t i = 0; i < num_entries; ++i) {
-      const auto id = load<std::uint64_t>(&content_[8 * i]);
-      const Place place = check_id(id);
-      if (kind == BlockKind::kTombstones) {
+  void load_entries(const Block& block) {
+    if (block.kind != last_kind_) has_last_ = false;
+    last_kind_ = block.kind;
+    for (std::size_t i = 0; i < block.num_entries; ++i) {
+      const auto id = load<std::uint64_t>(&block.content[8 * i]);
+      const Place place = check_id(block, id);
+      if (block.kind == BlockKind::kTombstones) {
         table_.remove(id, place);
-      } else if (kind == BlockKind::kRows) {
-        load_row(id, place, i, num_entries);
+      } else if (block.kind == BlockKind::kRows) {
+        load_row(block, id, place, i);
       } else {
-        load_candidate(id, place, i, num_entries);
+        load_candidate(block, id, place, i);
       }
     }
   }
 
   // Returns the place of an id that belongs into this file, behind the one before.
-  Place check_id(std::uint64_t id) {
-    const auto name = [id] { return "id " + std::to_string(id); };
-    if (!table_.is_in_range(id)) file_.fail(offset_, name() + " lies out of the table's range");
+  Place check_id(const Block& block, std::uint64_t id) {
+    if (!table_.is_in_range(id)) fail(block, id, "lies out of the table's range");
     const Place place = table_.place(id);
-    if (place.bucket < header_.first_bucket() || place.bucket >= header_.last_bucket()) {
-      file_.fail(offset_, name() + " does not belong to this shard");
+    if (place.bucket < header().first_bucket() || place.bucket >= header().last_bucket()) {
+      fail(block, id, "does not belong to this shard");
     }
     const std::pair order(place.bucket, id);
-    if (has_last_ && order <= last_) file_.fail(offset_, name() + " is out of order");
+    if (has_last_ && order <= last_) fail(block, id, "is out of order");
     last_ = order;
     has_last_ = true;
     return place;
   }
 
-  void load_row(std::uint64_t id, Place place, std::size_t i, std::size_t num_rows) {
+  void load_row(const Block& block, std::uint64_t id, Place place, std::size_t i) {
     const RowLayout& layout = table_.layout();
     Row row = table_.find(id, place);
     if (!row) row = table_.add(id, place);
-    const std::byte* last_seen = content_.data() + 8 * num_rows;
-    const std::byte* shows = last_seen + 4 * num_rows;
-    const std::byte* clicks = shows + 4 * num_rows;
-    const std::byte* weights = clicks + 4 * num_rows;
-    const std::byte* states = weights + 4 * layout.dim * num_rows;
-    RowHeader& header = row.header();
-    header.last_seen = load<std::uint32_t>(last_seen + 4 * i);
-    header.show = load<float>(shows + 4 * i);
-    header.click = load<float>(clicks + 4 * i);
-    header.version = table_.version();
-    std::memcpy(row.weights(), weights + 4 * layout.dim * i, 4 * layout.dim);
+    const RowBlock columns(block, layout.dim);
+    RowHeader& row_header = row.header();
+    row_header.last_seen = load<std::uint32_t>(columns.last_seen + 4 * i);
+    row_header.show = load<float>(columns.shows + 4 * i);
+    row_header.click = load<float>(columns.clicks + 4 * i);
+    row_header.version = table_.version();
+    std::memcpy(row.weights(), columns.weights + 4 * layout.dim * i, 4 * layout.dim);
     if (layout.state_size == 0) return;
-    std::memcpy(row.state(layout).data(), states + 4 * layout.state_size * i,
+    std::memcpy(row.state(layout).data(), columns.states + 4 * layout.state_size * i,
                 4 * layout.state_size);
   }
 
-  void load_candidate(std::uint64_t id, Place place, std::size_t i, std::size_t size) {
-    const std::byte* content = content_.data();
+  void load_candidate(const Block& block, std::uint64_t id, Place place, std::size_t i) {
+    const std::byte* content = block.content.data();
+    const std::size_t size = block.num_entries;
     const Candidate candidate{.id = id,
                               .last_seen = load<std::uint32_t>(content + 8 * size + 4 * i),
                               .show = load<std::uint16_t>(content + 12 * size + 2 * i),
                               .click = load<std::uint16_t>(content + 14 * size + 2 * i)};
-    if (candidate.show == 0 || table_.find(id, place)) {
-      file_.fail(offset_, "id " + std::to_string(id) + " cannot be a candidate");
-    }
+    if (candidate.show == 0 || table_.find(id, place)) fail(block, id, "cannot be a candidate");
     table_.buckets()[place.bucket].candidates.insert(candidate);
   }
 
-  void check_footer() {
-    std::byte footer[kFooterBytes];
-    file_.read(offset_, footer);
-    crc_ = crc_of_counts(crc_, counts_);
-    if (load<std::uint32_t>(footer + 4) != crc_ ||
-        load<std::uint64_t>(footer + 8) != counts_.tombstones ||
-        load<std::uint64_t>(footer + 16) != counts_.rows ||
-        load<std::uint64_t>(footer + 24) != counts_.candidates) {
-      file_.fail(offset_, "damaged: the checksum or the counts of the file are wrong");
-    }
-    if (std::memcmp(footer + 32, kSnapshotEnd.data(), kSnapshotEnd.size()) != 0) {
-      file_.fail(offset_ + 32, "damaged: the mark at the end is wrong");
-    }
-    if (file_.num_bytes() != offset_ + kFooterBytes) {
-      file_.fail(offset_ + kFooterBytes, "damaged: there are bytes behind the end");
-    }
-  }
-
   Table& table_;
-  const InputFile& file_;
-  const ShardHeader& header_;
-  std::uint64_t offset_;
-  std::vector<std::byte> content_;
-  ShardCounts counts_;
-  std::uint32_t crc_ = 0;
+  BlockReader& blocks_;
   BlockKind last_kind_ = BlockKind::kTombstones;
   std::pair<std::uint32_t, std::uint64_t> last_;
   bool has_last_ = false;
@@ -241,14 +172,14 @@ void read_one(Table& table, const std::filesystem::path& directory, SnapshotStat
   std::vector<LoadedShard> loaded(num_shards);
   parallel_for(num_shards, [&](std::size_t s) {
     const auto shard = static_cast<std::uint32_t>(s);
-    const InputFile file(directory / shard_name(shard, num_shards));
-    const ReadHeader head = read_header(file);
+    BlockReader blocks(directory / shard_name(shard, num_shards));
     ShardHeader expected = header;
     expected.shard = shard;
-    if (head.header != expected) {
-      throw FormatFault(file.path(), "does not belong to the snapshot of the other shards");
+    if (blocks.header() != expected) {
+      throw FormatFault(blocks.file().path(),
+                        "does not belong to the snapshot of the other shards");
     }
-    loaded[s] = ShardReader(table, file, head).load_all();
+    loaded[s] = ShardReader(table, blocks).load_all();
   });
   stats.version = header.version;
   stats.lsn = header.lsn;

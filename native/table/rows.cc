@@ -12,6 +12,14 @@ namespace {
 
 constexpr std::size_t kRowsPerTask = 4096;
 
+void check_range(const Table& table, std::span<const std::int64_t> ids) {
+  for (const std::int64_t signed_id : ids) {
+    const auto id = static_cast<std::uint64_t>(signed_id);
+    if (table.is_in_range(id)) continue;
+    throw std::invalid_argument("id " + std::to_string(id) + " lies out of the table's range");
+  }
+}
+
 }  // namespace
 
 std::vector<Row> sorted_rows(const Table& table) {
@@ -61,31 +69,13 @@ void copy_candidates(std::span<const Candidate> candidates, const CandidateColum
   }
 }
 
-void add_candidates(Table& table, const CandidateColumns& columns) {
-  for (std::size_t i = 0; i < columns.ids.size(); ++i) {
-    const auto id = static_cast<std::uint64_t>(columns.ids[i]);
-    const auto show = static_cast<std::uint16_t>(columns.counts[i]);
-    if (show == 0) throw std::invalid_argument("a counter must have counted something");
-    const Place place = table.place(id);
-    table.buckets()[place.bucket].candidates.insert(
-        {id, columns.last_seen[i], show, static_cast<std::uint16_t>(columns.counts[i] >> 16)});
-  }
-}
-
-void replace_rows(Table& table, const RowColumns& columns) {
+void add_rows(Table& table, const RowColumns& columns) {
+  check_range(table, columns.ids);
   const RowLayout& layout = table.layout();
-  for (const std::int64_t id : columns.ids) {
-    if (!table.is_in_range(static_cast<std::uint64_t>(id))) {
-      throw std::invalid_argument("id " + std::to_string(static_cast<std::uint64_t>(id)) +
-                                  " lies out of the table's range");
-    }
-  }
-  table.clear();
   for (std::size_t i = 0; i < columns.ids.size(); ++i) {
     const auto id = static_cast<std::uint64_t>(columns.ids[i]);
     const Place place = table.place(id);
     if (table.find(id, place)) {
-      table.clear();
       throw std::invalid_argument("id " + std::to_string(id) + " occurs twice");
     }
     const Row row = table.create(id, place);

@@ -156,4 +156,9 @@ TableCounts Table::counts() const {
   return all;
 }
 
+void Table::set_counts(const TableCounts& counts) {
+  for (Bucket& bucket : buckets_) bucket.counts = {};
+  buckets_.front().counts = counts;
+}
+
 }  // namespace fleetrec

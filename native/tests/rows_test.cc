@@ -55,7 +55,7 @@ TEST(a_table_that_was_dumped_and_restored_trains_on_equal) {
     const auto resumed = make_table(choice);
     Columns dumped(*straight);
     CHECK(std::ranges::is_sorted(dumped.ids));
-    replace_rows(*resumed, dumped.view());
+    add_rows(*resumed, dumped.view());
     CHECK(Columns(*resumed) == dumped);
     Random other = random;
     for (std::uint32_t step = 4; step < 8; ++step) {
@@ -70,7 +70,7 @@ TEST(columns_that_are_not_given_are_as_in_a_new_row) {
   const auto table = make_table({.dim = 2});
   std::vector<std::int64_t> ids{-1, 3};
   std::vector<float> weights{1.0f, 2.0f, 3.0f, 4.0f};
-  replace_rows(
+  add_rows(
       *table,
       {.ids = ids, .weights = weights, .state = {}, .shows = {}, .clicks = {}, .last_seen = {}});
   const Columns columns(*table);
@@ -79,20 +79,33 @@ TEST(columns_that_are_not_given_are_as_in_a_new_row) {
   CHECK(columns.state == std::vector<float>(4, 0.0f) && columns.shows == std::vector<float>(2));
 }
 
-TEST(ids_that_occur_twice_or_lie_out_of_range_are_refused) {
+TEST(rows_are_added_to_those_there_are_unless_twice_or_out_of_range) {
   const auto table = make_table({.dim = 1, .num_rows = 10});
   table->create(4, table->place(4));
   std::vector<float> weights{1.0f, 2.0f};
-  std::vector<std::int64_t> wrong{1, 10};
-  const auto replace = [&](std::vector<std::int64_t>& ids) {
-    replace_rows(
-        *table,
-        {.ids = ids, .weights = weights, .state = {}, .shows = {}, .clicks = {}, .last_seen = {}});
+  const auto add = [&](std::vector<std::int64_t> ids) {
+    add_rows(*table, {.ids = ids,
+                      .weights = weights,
+                      .state = {},
+                      .shows = weights,
+                      .clicks = {},
+                      .last_seen = {}});
   };
-  CHECK_THROWS(std::invalid_argument, replace(wrong));
-  CHECK(table->size() == 1);
-  std::vector<std::int64_t> twice{1, 1};
-  CHECK_THROWS(std::invalid_argument, replace(twice));
+  add({9, 3});
+  CHECK(Columns(*table).ids == std::vector<std::int64_t>({3, 4, 9}));
+  CHECK(Columns(*table).shows == std::vector<float>({2.0f, 0.0f, 1.0f}));
+  CHECK_THROWS(std::invalid_argument, add({1, 10}));
+  CHECK_THROWS(std::invalid_argument, add({4, 5}));
+  CHECK(table->size() == 3);
+}
+
+TEST(counts_go_on_from_what_was_counted_before) {
+  const auto table = make_table();
+  table->create(4, table->place(4));
+  table->set_counts({.created = 7, .evicted = 5});
+  table->create(6, table->place(6));
+  table->evict(4, table->place(4));
+  CHECK(table->counts().created == 8 && table->counts().evicted == 6);
 }
 
 }  // namespace fleetrec::testing

@@ -176,7 +176,7 @@ class Table:
         candidate_ids, candidate_last_seen, candidate_counts (shows, plus clicks times 65536).
         """
 
-    def restore(
+    def add_rows(
         self,
         *,
         ids: npt.NDArray[np.int64],
@@ -186,20 +186,18 @@ class Table:
         clicks: npt.NDArray[np.float32] | None = None,
         last_seen: npt.NDArray[np.uint32] | None = None,
     ) -> None:
-        """Replace all rows; what is not given is as in a new row.
+        """Add rows to those there are; what is not given is as in a new row.
 
         Raises:
-            ValueError: Shapes do not fit, or an id occurs twice or is out of range.
+            ValueError: Shapes do not fit, or an id is out of range: nothing has changed; or an id
+                has a row already: those before it are added.
         """
 
-    def restore_candidates(
-        self,
-        *,
-        ids: npt.NDArray[np.int64],
-        last_seen: npt.NDArray[np.uint32],
-        counts: npt.NDArray[np.uint32],
-    ) -> None:
-        """Add counters of ids that have no row."""
+    def clear(self) -> None:
+        """Forget all rows and counters; the next snapshot is a base."""
+
+    def restore_counts(self, *, created: int, evicted: int) -> None:
+        """Go on counting rows made and evicted from here."""
 
     def evict_unseen(self, *, before: int) -> npt.NDArray[np.int64]:
         """Remove rows and counters last seen before an event time; return the ids of the rows."""
@@ -367,6 +365,38 @@ class Cut:
         Raises:
             RuntimeError: Nothing was written, or the table was cleared or another cut committed
                 since this one began.
+        """
+
+@final
+class ShardFile:
+    """One file of a snapshot, read block by block; every block is checked before it comes."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        """Read the header.
+
+        Raises:
+            SnapshotError: It is damaged, or the file cannot be read.
+        """
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """Kind, shard, num_shards, dim, num_rows (None: any id), version, parent_version.
+
+        And parent_fingerprint, table, optimizer.
+        """
+
+    @property
+    def crc(self) -> int:
+        """Of the blocks so far; that of the file when the last has been read."""
+
+    def next_block(self) -> tuple[str, dict[str, npt.NDArray[Any]]] | None:
+        """Return tombstones, rows or candidates by column; None at the end, which is checked.
+
+        Columns are ids (uint64), and but for tombstones last_seen, shows and clicks; rows and state
+        of rows.
+
+        Raises:
+            SnapshotError: The file is damaged.
         """
 
 def read_snapshot(table: Table, directories: Sequence[str | PathLike[str]]) -> dict[str, int]:

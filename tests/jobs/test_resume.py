@@ -140,7 +140,7 @@ def test_a_damaged_checkpoint_is_passed_over(config, monkeypatch, capsys):
         stop_after(35, context)
         with pytest.raises(KeyboardInterrupt):
             run(config)
-    table = Path("steps/epoch_0_batch_34/learn/tables/SparseFeatFactors.safetensors")
+    table = Path("steps/epoch_0_batch_34/learn/tables/SparseFeatFactors/00000-of-00001.snap")
     content = bytearray(table.read_bytes())
     content[len(content) // 2] ^= 1
     table.write_bytes(content)

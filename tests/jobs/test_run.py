@@ -219,7 +219,7 @@ def test_variables_can_be_chosen_and_frozen(job):
         "runner.train.finetuning_aspect_varnames=[SparseFeatFactors]",
         "runner.train.save_checkpoint_path=again",
     )
-    table = "learn/tables/SparseFeatFactors.safetensors:rows"
+    table = "learn/tables/SparseFeatFactors:rows"
     assert tensors_of(Path("again/1"))[table] == tensors_of(Path("ckpt/1"))[table]
     model = "learn/model.safetensors:out.weight"
     assert tensors_of(Path("again/1"))[model] != tensors_of(Path("ckpt/1"))[model]
@@ -277,8 +277,8 @@ def test_any_64_bit_id_grows_the_table(job):
         "hyper_parameters.distributed_embedding=1",
         "runner.train.epochs=1",
     )
-    table = tensors_of(Path("ckpt/0"))["learn/tables/SparseFeatFactors.safetensors:ids"]
-    assert len(table.removesuffix(b"int64")) == 3 * 8
+    table = tensors_of(Path("ckpt/0"))["learn/tables/SparseFeatFactors:ids"]
+    assert len(table.removesuffix(b"uint64")) == 3 * 8
 
 
 def test_a_gpu_that_is_not_there_is_an_error_that_helps(job):

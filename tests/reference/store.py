@@ -48,6 +48,10 @@ class ReferenceStore:
                 weights, state = self._optimizer.update(row.weights, row.state, grad, lr)
                 row.weights, row.state = _rounded(weights), _rounded(state)
 
+    def evict(self, ids_N):
+        for i in ids_N.tolist():
+            self._rows.pop(i, None)
+
     def snapshot(self):
         ids = sorted(self._rows, key=lambda i: i % 2**64)
         rows = [self._rows[i] for i in ids]

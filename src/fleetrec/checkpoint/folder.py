@@ -8,15 +8,19 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fleetrec.checkpoint.publish import publish
 from fleetrec.core.errors import CheckpointError
 
 MANIFEST = "MANIFEST.json"
-FORMAT_VERSION = 1
+FORMAT_VERSIONS = MappingProxyType({"checkpoint": 2, "inference model": 1})
+
+# Writes files that carry checksums of their own; returns what the manifest says about them.
+Fill = Callable[[Path], Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,19 +48,41 @@ class Folder:
             raise CheckpointError(f"{path}: damaged: size or checksum is not as in {MANIFEST}")
         return content
 
+    def check_sizes(self, part: str) -> None:
+        """Check that the files below a sub-folder are those of the manifest, without reading."""
+        for name, listed in self.files.items():
+            path = self.path / name
+            if not name.startswith(f"{part}/"):
+                continue
+            try:
+                num_bytes = path.stat().st_size
+            except OSError as error:
+                raise CheckpointError(f"{path}: cannot be read: {error}") from error
+            if not isinstance(listed, Mapping) or num_bytes != listed.get("bytes"):
+                raise CheckpointError(f"{path}: damaged: its size is not as in {MANIFEST}")
+
 
 def write_folder(
-    directory: Path, *, contents: Mapping[str, bytes], meta: Mapping[str, Any]
+    directory: Path,
+    *,
+    contents: Mapping[str, bytes],
+    meta: Mapping[str, Any],
+    fill: Fill | None = None,
 ) -> None:
-    """Publish files and manifest as one folder."""
+    """Publish files and manifest as one folder; ``fill`` may add large files."""
 
     def write(staging: Path) -> None:
         for name, content in contents.items():
             path = staging / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+        more = {} if fill is None else fill(staging)
         files = {name: _describe(content) for name, content in contents.items()}
-        manifest = {"format_version": FORMAT_VERSION, **_finite(meta), "files": files}
+        for path in sorted(path for path in staging.rglob("*") if path.is_file()):
+            name = path.relative_to(staging).as_posix()
+            files.setdefault(name, {"bytes": path.stat().st_size})
+        version = FORMAT_VERSIONS[meta["kind"]]
+        manifest = {"format_version": version, **_finite({**meta, **more}), "files": files}
         text = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
         (staging / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
@@ -69,9 +95,10 @@ def open_folder(directory: Path, *, kind: str) -> Folder:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         version = manifest.pop("format_version")
-        if version != FORMAT_VERSION:
+        readable = FORMAT_VERSIONS.get(manifest.get("kind"), FORMAT_VERSIONS[kind])
+        if version != readable:
             raise CheckpointError(
-                f"{path}: written in format {version}, this version reads format {FORMAT_VERSION}"
+                f"{path}: written in format {version}, this version reads format {readable}"
             )
         found, files = manifest["kind"], dict(manifest.pop("files"))
     except (FileNotFoundError, NotADirectoryError):

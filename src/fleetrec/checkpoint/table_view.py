@@ -1,8 +1,11 @@
-"""Look into the tables of a checkpoint: figures, single rows, differences, Parquet files."""
+"""Look into tables on disk: figures, single rows, differences, Parquet files.
 
-# Shape suffixes: N rows, D width of a row.
+Rows are read block by block from the files of a checkpoint or of a bare table folder; only a
+difference needs the rows of both tables in memory.
+"""
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,45 +13,68 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from safetensors.numpy import load
 
-from fleetrec.checkpoint.folder import Folder
+from fleetrec.checkpoint.folder import is_published, open_folder
+from fleetrec.checkpoint.tables import stored_tables, table_parts
 from fleetrec.core.errors import CheckpointError
+from fleetrec.embedding.record import Chain, TableRecord
+from fleetrec.embedding.snapshot import (
+    SUFFIX,
+    Columns,
+    find_rows,
+    live_candidates,
+    live_rows,
+    open_shards,
+)
 
 Array = npt.NDArray[Any]
 COLUMNS = ("id", "vector", "show", "click", "last_seen")
+NUM_TOP = 10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableView:
-    """The rows of one table, ordered by unsigned id."""
+    """A table on disk; of a bare folder there is no record."""
 
-    ids: npt.NDArray[np.uint64]
-    rows: Array
+    chain: Chain
+    record: TableRecord | None = None
+
+    @property
+    def dim(self) -> int:
+        """Return the width of a row."""
+        return int(open_shards(self.chain.path)[0].header["dim"])
+
+    def blocks(self) -> Iterator[Columns]:
+        """Yield all rows, block by block."""
+        return live_rows(self.chain)
+
+    def get(self, ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """Return the rows of those ids that have one."""
+        return find_rows(self.chain, set(ids))
+
+    def num_candidates(self) -> int:
+        """Return how many ids wait for admission."""
+        if self.record is not None:
+            return self.record.candidates
+        return sum(len(block["ids"]) for block in live_candidates(self.chain))
+
+    def num_bytes(self) -> int:
+        """Return the bytes of all its files."""
+        files = (path for folder in self.chain.directories for path in folder.glob(f"*{SUFFIX}"))
+        return sum(path.stat().st_size for path in files)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What the rows of a table look like: a number or two of each, and the rows shown most."""
+
+    norms: Array
     shows: Array
     clicks: Array
-    last_seen: Array
-    num_candidates: int = 0
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def find(self, wanted: int) -> int | None:
-        """Return the place of an id, or None."""
-        at = int(np.searchsorted(self.ids, np.uint64(wanted)))
-        return at if at < len(self) and int(self.ids[at]) == wanted else None
-
-    def norms(self) -> Array:
-        """Return the length of every row."""
-        return np.asarray(np.linalg.norm(self.rows, axis=1))
-
-    def to_arrow(self) -> pa.Table:
-        """Return the rows as a table of id, vector, show, click, last_seen."""
-        width = self.rows.shape[1]
-        values = pa.array(np.ascontiguousarray(self.rows).reshape(-1))
-        vector = pa.FixedSizeListArray.from_arrays(values, width)
-        columns = (self.ids, vector, self.shows, self.clicks, self.last_seen)
-        return pa.table(dict(zip(COLUMNS, map(pa.array, columns), strict=True)))
+    top_ids: npt.NDArray[np.uint64]
+    top_shows: Array
+    top_clicks: Array
+    top_norms: Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,47 +92,87 @@ class Difference:
         return int((self.distances > 0).sum())
 
 
-def table_names(folder: Folder) -> list[str]:
-    """Return ``phase/table`` of every table in a checkpoint."""
-    found = [name for name in folder.files if "/tables/" in name]
-    return [name.replace("/tables/", "/").removesuffix(".safetensors") for name in found]
+def open_tables(path: Path) -> dict[str, TableView]:
+    """Return the tables of a checkpoint as ``phase/table``, or the one of a bare table folder."""
+    if not is_published(path) and path.is_dir() and any(path.glob(f"*{SUFFIX}")):
+        return {path.name: TableView(chain=Chain(directories=(path,)))}
+    folder = open_folder(path, kind="checkpoint")
+    return {
+        f"{part}/{name}": TableView(chain=stored.chain, record=stored.record)
+        for part in table_parts(folder)
+        for name, stored in stored_tables(folder, part).items()
+    }
 
 
-def read_table(folder: Folder, name: str) -> TableView:
-    """Read one table, called ``phase/table`` as in ``table_names``."""
-    phase, _, table = name.partition("/")
-    file = f"{phase}/tables/{table}.safetensors"
-    if file not in folder.files:
-        known = ", ".join(table_names(folder)) or "none"
-        raise CheckpointError(f"{folder.path}: no table {name!r}; known: {known}")
-    arrays = load(folder.read_bytes(file))
-    return TableView(
-        ids=arrays["ids"].view(np.uint64),
-        rows=arrays["rows"],
-        shows=arrays["shows"],
-        clicks=arrays["clicks"],
-        last_seen=arrays["last_seen"],
-        num_candidates=len(arrays["candidate_ids"]),
+def summarize(table: TableView) -> Summary:
+    """Read all rows once."""
+    numbers: dict[str, list[Array]] = {"norms": [], "shows": [], "clicks": []}
+    top: dict[str, Array] = {"ids": np.zeros(0, np.uint64)}
+    top |= {name: np.zeros(0, np.float32) for name in numbers}
+    for block in table.blocks():
+        seen = {
+            "ids": block["ids"],
+            "norms": np.linalg.norm(block["rows"], axis=1),
+            "shows": block["shows"],
+            "clicks": block["clicks"],
+        }
+        for name, kept in numbers.items():
+            kept.append(seen[name])
+        both = {name: np.concatenate([top[name], seen[name]]) for name in top}
+        order = np.lexsort((both["ids"], -both["shows"]))[:NUM_TOP]
+        top = {name: column[order] for name, column in both.items()}
+    return Summary(
+        **{name: np.concatenate([top[name][:0], *kept]) for name, kept in numbers.items()},
+        **{f"top_{name}": column for name, column in top.items()},
     )
 
 
 def compare(before: TableView, after: TableView) -> Difference:
     """Return what came, went and moved."""
-    if before.rows.shape[1] != after.rows.shape[1]:
+    if before.dim != after.dim:
         raise CheckpointError(
-            f"rows are {before.rows.shape[1]} wide in one table, {after.rows.shape[1]} in the other"
+            f"rows are {before.dim} wide in {before.chain.path}, {after.dim} in {after.chain.path}"
         )
+    (ids_before, rows_before), (ids_after, rows_after) = (_all_rows(t) for t in (before, after))
     common, at_before, at_after = np.intersect1d(
-        before.ids, after.ids, assume_unique=True, return_indices=True
+        ids_before, ids_after, assume_unique=True, return_indices=True
     )
     return Difference(
-        only_before=np.setdiff1d(before.ids, after.ids, assume_unique=True),
-        only_after=np.setdiff1d(after.ids, before.ids, assume_unique=True),
+        only_before=np.setdiff1d(ids_before, ids_after, assume_unique=True),
+        only_after=np.setdiff1d(ids_after, ids_before, assume_unique=True),
         common=common,
-        distances=np.linalg.norm(before.rows[at_before] - after.rows[at_after], axis=1),
+        distances=np.linalg.norm(rows_before[at_before] - rows_after[at_after], axis=1),
     )
 
 
-def write_parquet(view: TableView, path: Path) -> None:
-    """Write the rows to a Parquet file."""
-    pq.write_table(view.to_arrow(), path)
+def write_parquet(table: TableView, path: Path) -> int:
+    """Write the rows to a Parquet file, in the order of the table's files; returns how many."""
+    vector = pa.list_(pa.float32(), table.dim)
+    types = (pa.uint64(), vector, pa.float32(), pa.float32(), pa.uint32())
+    schema = pa.schema(list(zip(COLUMNS, types, strict=True)))
+    part = path.with_name(f".{path.name}.part")
+    num_rows = 0
+    try:
+        with pq.ParquetWriter(part, schema) as writer:
+            for block in table.blocks():
+                writer.write_batch(_to_arrow(block, schema))
+                num_rows += len(block["ids"])
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return num_rows
+
+
+def _to_arrow(block: Columns, schema: pa.Schema) -> pa.RecordBatch:
+    values = pa.array(np.ascontiguousarray(block["rows"]).reshape(-1))
+    vector = pa.FixedSizeListArray.from_arrays(values, type=schema.field("vector").type)
+    others = [pa.array(block[name]) for name in ("shows", "clicks", "last_seen")]
+    return pa.record_batch([pa.array(block["ids"]), vector, *others], schema=schema)
+
+
+def _all_rows(table: TableView) -> tuple[npt.NDArray[np.uint64], Array]:
+    ids, rows = [np.zeros(0, np.uint64)], [np.zeros((0, table.dim), np.float32)]
+    for block in table.blocks():
+        ids.append(block["ids"])
+        rows.append(block["rows"])
+    return np.concatenate(ids), np.concatenate(rows)

@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 models_app = typer.Typer(invoke_without_command=True)
 app.add_typer(models_app, name="models")
-table_app = typer.Typer(help="Look into the tables of a checkpoint.", no_args_is_help=True)
+table_app = typer.Typer(help="Look into tables on disk, and make them.", no_args_is_help=True)
 app.add_typer(table_app, name="table")
 
 JobArgument = Annotated[
@@ -112,7 +112,9 @@ def models(
     list_models(as_json=json)
 
 
-CheckpointArgument = Annotated[Path, typer.Argument(help="A checkpoint, e.g. increment_dnn/3.")]
+CheckpointArgument = Annotated[
+    Path, typer.Argument(help="A checkpoint, e.g. increment_dnn/3, or the folder of one table.")
+]
 TableOption = Annotated[
     str | None, typer.Option("--table", help="phase/table, if the checkpoint holds several.")
 ]
@@ -120,7 +122,7 @@ TableOption = Annotated[
 
 @table_app.command("stats")
 def table_stats(checkpoint: CheckpointArgument) -> None:
-    """Print rows, widths, quantiles and the rows shown most.
+    """Print rows, bytes, what came and went, quantiles, histograms and the rows shown most.
 
     Example: fleetrec table stats increment_dnn/3
     """
@@ -161,10 +163,26 @@ def table_dump(
     dump(checkpoint, target, table=table)
 
 
+@table_app.command("import")
+def table_import(
+    source: Annotated[Path, typer.Argument(help="A Parquet or Arrow file with id and vector.")],
+    target: Annotated[Path, typer.Argument(help="The checkpoint to make.")],
+    *,
+    table: Annotated[str, typer.Option("--table", help="Name of the table, as the model has it.")],
+) -> None:
+    """Make a checkpoint of one table, from which a run can start (init_pretraining_model_path).
+
+    Example: fleetrec table import rows.parquet imported --table SparseFeatFactors
+    """
+    from fleetrec.cli.table import import_file
+
+    import_file(source, target, table=table)
+
+
 @table_app.command("diff")
 def table_diff(
     before: CheckpointArgument,
-    after: Annotated[Path, typer.Argument(help="Another checkpoint.")],
+    after: Annotated[Path, typer.Argument(help="Another checkpoint or table folder.")],
 ) -> None:
     """Print which rows came, went and moved from one checkpoint to another.
 

@@ -1,70 +1,85 @@
-"""``fleetrec table``: look into the tables of a checkpoint."""
+"""``fleetrec table``: look into tables on disk, and make them from other files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.console import Console
+from rich.bar import Bar
+from rich.console import Console, RenderableType
 from rich.table import Table
 
-from fleetrec.checkpoint.folder import Folder, open_folder
 from fleetrec.checkpoint.table_view import (
+    NUM_TOP,
+    Summary,
     TableView,
     compare,
-    read_table,
-    table_names,
+    open_tables,
+    summarize,
     write_parquet,
 )
-from fleetrec.core.errors import ConfigError
+from fleetrec.core.errors import CheckpointError, ConfigError
 
-NUM_TOP = 10
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
+NUM_BINS = 10
+BAR_WIDTH = 40
+
+Numbers = npt.NDArray[np.float32]
 
 
 def show_stats(path: Path) -> None:
-    """Print the figures of every table of a checkpoint."""
-    folder = open_folder(path, kind="checkpoint")
-    for name in table_names(folder):
-        view = read_table(folder, name)
+    """Print the figures of every table."""
+    for name, table in open_tables(path).items():
+        summary = summarize(table)
         typer.echo(
-            f"{name}: {len(view)} rows of width {view.rows.shape[1]}, "
-            f"{view.num_candidates} ids waiting for admission"
+            f"{name}: {len(summary.norms)} rows of width {table.dim}, "
+            f"{table.num_candidates()} ids waiting for admission, {table.num_bytes()} bytes in "
+            f"files, {_history(table)}"
         )
-        _print(_quantiles(view))
-        _print(_top(view))
+        norms = summary.norms[np.isfinite(summary.norms)]
+        if len(norms) < len(summary.norms):
+            typer.echo(f"{len(summary.norms) - len(norms)} rows hold numbers that are not finite")
+        _print(_quantiles({"norm": norms, "show": summary.shows, "click": summary.clicks}))
+        if len(norms):
+            _print(_histogram("norm", norms, _even_edges(norms)))
+            _print(_histogram("show", summary.shows, _doubling_edges(summary.shows)))
+        _print(_top(summary))
 
 
 def show_rows(path: Path, ids: Sequence[int], *, table: str | None) -> None:
     """Print single rows."""
-    folder = open_folder(path, kind="checkpoint")
-    view = read_table(folder, _choose(folder, table))
+    found = _choose(path, table).get(one % 2**64 for one in ids)
     for wanted in ids:
-        at = view.find(wanted % 2**64)
-        if at is None:
+        row = found.get(wanted % 2**64)
+        if row is None:
             typer.echo(f"{wanted}: no row")
             continue
-        vector = " ".join(f"{value:.6g}" for value in view.rows[at])
+        vector = " ".join(f"{value:.6g}" for value in row["rows"])
         typer.echo(
-            f"{wanted}: show {view.shows[at]:g} click {view.clicks[at]:g} "
-            f"last_seen {view.last_seen[at]} [{vector}]"
+            f"{wanted}: show {row['shows']:g} click {row['clicks']:g} "
+            f"last_seen {row['last_seen']} [{vector}]"
         )
 
 
 def dump(path: Path, target: Path, *, table: str | None) -> None:
     """Write the rows of a table to a Parquet file."""
-    folder = open_folder(path, kind="checkpoint")
-    view = read_table(folder, _choose(folder, table))
-    write_parquet(view, target)
-    typer.echo(f"{target}: {len(view)} rows")
+    num_rows = write_parquet(_choose(path, table), target)
+    typer.echo(f"{target}: {num_rows} rows")
+
+
+def import_file(source: Path, target: Path, *, table: str) -> None:
+    """Make a checkpoint of one table from a Parquet or Arrow file."""
+    from fleetrec.checkpoint.import_rows import import_rows
+
+    num_rows = import_rows(source, target, table=table)
+    typer.echo(f"{target}: {num_rows} rows of table {table}")
 
 
 def show_difference(before: Path, after: Path) -> None:
     """Print what became of the tables from one checkpoint to another."""
-    folders = [open_folder(path, kind="checkpoint") for path in (before, after)]
-    for name in table_names(folders[0]):
-        found = compare(*(read_table(folder, name) for folder in folders))
+    for name, (old, new) in _pairs(before, after).items():
+        found = compare(old, new)
         typer.echo(
             f"{name}: {len(found.only_before)} rows only in {before}, "
             f"{len(found.only_after)} only in {after}, {found.num_changed} of "
@@ -75,21 +90,38 @@ def show_difference(before: Path, after: Path) -> None:
         _print(_table(["id", "moved by"], rows))
 
 
-def _choose(folder: Folder, table: str | None) -> str:
-    names = table_names(folder)
-    if table is not None:
-        return table
-    if len(names) == 1:
-        return names[0]
-    raise ConfigError([f"{folder.path}: name one table with --table: {', '.join(names)}"])
+def _choose(path: Path, table: str | None) -> TableView:
+    tables = open_tables(path)
+    if table is None and len(tables) == 1:
+        return next(iter(tables.values()))
+    known = ", ".join(tables) or "none"
+    if table is None:
+        raise ConfigError([f"{path}: name one table with --table: {known}"])
+    if table not in tables:
+        raise CheckpointError(f"{path}: no table {table!r}; known: {known}")
+    return tables[table]
 
 
-def _quantiles(view: TableView) -> Table:
-    columns: dict[str, npt.NDArray[np.float64]] = {
-        "norm": view.norms(),
-        "show": view.shows,
-        "click": view.clicks,
-    }
+def _pairs(before: Path, after: Path) -> dict[str, tuple[TableView, TableView]]:
+    """Match tables by name; where there is one on each side its name does not matter."""
+    old, new = open_tables(before), open_tables(after)
+    if len(old) == len(new) == 1:
+        (name, one), other = *old.items(), next(iter(new.values()))
+        return {name: (one, other)}
+    if old.keys() != new.keys():
+        raise CheckpointError(
+            f"{before} holds the tables {', '.join(old)}; {after} holds {', '.join(new)}"
+        )
+    return {name: (table, new[name]) for name, table in old.items()}
+
+
+def _history(table: TableView) -> str:
+    if table.record is None:
+        return "rows made and evicted not known: no checkpoint"
+    return f"{table.record.created} rows made, {table.record.evicted} evicted"
+
+
+def _quantiles(columns: Mapping[str, Numbers]) -> Table:
     heads = ["", *(f"{q:.0%}" for q in QUANTILES)]
     rows = [
         (name, *(f"{value:.4g}" for value in np.quantile(column, QUANTILES)))
@@ -99,18 +131,37 @@ def _quantiles(view: TableView) -> Table:
     return _table(heads, rows)
 
 
-def _top(view: TableView) -> Table:
-    """Return the rows that were shown most."""
-    norms = view.norms()
-    order = np.lexsort((view.ids, -view.shows))[:NUM_TOP]
+def _even_edges(values: Numbers) -> Numbers:
+    low, high = float(values.min()), float(values.max())
+    return np.linspace(low, high if high > low else low + 1, NUM_BINS + 1, dtype=np.float32)
+
+
+def _doubling_edges(values: Numbers) -> Numbers:
+    """Return 0, 1, 2, 4, ... up to beyond the largest: shows spread over many sizes."""
+    powers = 2.0 ** np.arange(max(int(np.log2(max(float(values.max()), 1.0))) + 2, 2))
+    return np.concatenate([[0.0], powers]).astype(np.float32)
+
+
+def _histogram(name: str, values: Numbers, edges: Numbers) -> Table:
+    counts, _ = np.histogram(values, edges)
     rows = [
-        (str(view.ids[i]), f"{view.shows[i]:g}", f"{view.clicks[i]:g}", f"{norms[i]:.4g}")
-        for i in order
+        (f"{low:.4g}", str(count), Bar(int(counts.max()), 0, int(count), width=BAR_WIDTH))
+        for low, count in zip(edges[:-1], counts, strict=True)
+    ]
+    return _table([f"{name} from", "rows", ""], rows)
+
+
+def _top(summary: Summary) -> Table:
+    """Return the rows that were shown most."""
+    columns = (summary.top_ids, summary.top_shows, summary.top_clicks, summary.top_norms)
+    rows = [
+        (str(one), f"{show:g}", f"{click:g}", f"{norm:.4g}")
+        for one, show, click, norm in zip(*columns, strict=True)
     ]
     return _table(["id", "show", "click", "norm"], rows)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def _table(heads: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> Table:
     table = Table(box=None, pad_edge=False)
     for head in heads:
         table.add_column(head, justify="right")

@@ -53,6 +53,7 @@ class SaveOptions(Options):
 
     checkpoint_path: Path | None = None
     checkpoint_interval: int = Field(default=1, ge=0)
+    checkpoint_base_interval: int = Field(default=1, gt=0)
     inference_path: Path | None = None
     inference_interval: int = Field(default=1, ge=0)
     feeds: tuple[str, ...] = ()

@@ -27,5 +27,9 @@ class CheckpointError(FleetRecError):
     """A checkpoint is missing, damaged, or does not fit the model."""
 
 
+class MismatchError(CheckpointError):
+    """A checkpoint is sound, but of something else than what is to go on from it."""
+
+
 class UnavailableError(FleetRecError):
     """The job asks for something this machine or this installation does not have."""

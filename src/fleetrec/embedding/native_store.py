@@ -5,20 +5,29 @@
 import dataclasses
 import hashlib
 import math
-from collections.abc import Mapping
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fleetrec._native import Table
-from fleetrec.core.errors import CheckpointError
+from fleetrec._native import Cut, Table, optimizer_schema, read_snapshot
+from fleetrec.core.errors import CheckpointError, MismatchError
 from fleetrec.core.event_time import SECONDS_PER_DAY
+from fleetrec.embedding.record import (
+    ParentRecord,
+    StoredTable,
+    TableIdentity,
+    TableRecord,
+    WrittenTable,
+    to_hex,
+)
+from fleetrec.embedding.snapshot import live_rows, open_shards, translated
 from fleetrec.embedding.store import Store
 from fleetrec.embedding.table import RowOptimizer, TableConfig
 
-CANDIDATES = ("ids", "last_seen", "counts")
-CANDIDATE_COLUMNS = tuple(f"candidate_{name}" for name in CANDIDATES)
-COLUMNS = ("ids", "rows", "state", "shows", "clicks", "last_seen")
+SHARD_BYTES = 1 << 26  # of weights, roughly: a small table is one file
+MAX_SHARDS = 1024
 
 
 class NativeStore(Store):
@@ -38,9 +47,16 @@ class NativeStore(Store):
             guards=dict(optimizer.guards),
             admission=dataclasses.astuple(config.admission),
         )
+        self._identity = identity_of(config, optimizer, seed=seed)
+        self._fingerprint: str | None = None  # of the snapshot that was committed or read last
 
     def __len__(self) -> int:
         return len(self.table)
+
+    @property
+    def dim(self) -> int:
+        """Return the width of a row."""
+        return self._config.dim
 
     def pull(self, ids_N: Tensor, *, create: bool) -> Tensor:
         """Return rows_ND; see ``Store.pull``."""
@@ -54,25 +70,94 @@ class NativeStore(Store):
         """Return all rows by column; see ``Store.snapshot``."""
         return {name: torch.from_numpy(column) for name, column in self.table.snapshot().items()}
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Replace all rows; see ``Store.restore``."""
-        if tensors.keys() not in ({"ids", "rows"}, {*COLUMNS, *CANDIDATE_COLUMNS}):
-            raise CheckpointError(
-                f"table {self._config.name}: the snapshot holds {sorted(tensors)}, "
-                f"expected {sorted((*COLUMNS, *CANDIDATE_COLUMNS))}"
+    def write(self, directory: Path, *, parent: str | None) -> WrittenTable:
+        """Write the table into a new folder, straight from where its rows are.
+
+        Args:
+            directory: Where the files go.
+            parent: Where the snapshot committed or read last is; what changed since then is
+                written. None: everything is.
+        """
+        directory.mkdir(parents=True)
+        cut = Cut(self.table)
+        figures = cut.write(
+            directory, kind="base" if parent is None else "delta", num_shards=self._num_shards()
+        )
+        fingerprint, stats = to_hex(figures["fingerprint"]), self.table.stats()
+        record = TableRecord(
+            identity=self._identity,
+            kind="base" if parent is None else "delta",
+            parent=self._parent_record(parent),
+            version=figures["version"],
+            fingerprint=fingerprint,
+            rows=stats["rows"],
+            candidates=stats["candidates"],
+            created=stats["created"],
+            evicted=stats["evicted"],
+        )
+
+        def commit() -> None:
+            cut.commit()
+            self._fingerprint = fingerprint
+
+        return WrittenTable(record=record, commit=commit)
+
+    def load(self, stored: StoredTable) -> None:
+        """Take up a table exactly; it is empty after an error."""
+        record, where = stored.record, stored.chain.path
+        self.clear()
+        differences = record.identity.differences(self._identity)
+        if differences:
+            raise MismatchError(
+                f"{where}: table {stored.name} cannot go on from here: {'; '.join(differences)}"
             )
-        arrays = {name: column.numpy() for name, column in tensors.items()}
-        candidates = {n: arrays.pop(f"candidate_{n}") for n in CANDIDATES if len(tensors) > 2}
-        try:
-            self.table.restore(**arrays)
-            if candidates:
-                self.table.restore_candidates(**candidates)
-        except (ValueError, TypeError) as error:
-            shapes = {name: tuple(column.shape) for name, column in tensors.items()}
+        with translated():
+            figures = read_snapshot(self.table, stored.chain.directories)
+        if to_hex(figures["fingerprint"]) != record.fingerprint:
+            self.clear()
+            raise CheckpointError(f"{where}: damaged: these are not the files of the manifest")
+        self.table.restore_counts(created=record.created, evicted=record.evicted)
+        self._fingerprint = record.fingerprint
+
+    def load_rows(self, stored: StoredTable) -> None:
+        """Take up weights, shows and clicks of all rows; optimizer state and time begin anew."""
+        where = stored.chain.path
+        self.clear()
+        width = open_shards(where)[0].header["dim"]
+        if width != self._config.dim:
             raise CheckpointError(
-                f"table {self._config.name} (width {self._config.dim}): the snapshot does not "
-                f"fit: {error}; it has {shapes}"
-            ) from error
+                f"{where}: table {stored.name} holds rows of width {width}, the model has "
+                f"{self._config.dim}"
+            )
+        try:
+            for block in live_rows(stored.chain):
+                self.table.add_rows(
+                    ids=block["ids"].view(np.int64),
+                    rows=block["rows"],
+                    shows=block["shows"],
+                    clicks=block["clicks"],
+                )
+        except CheckpointError:
+            self.clear()
+            raise
+        except ValueError as error:
+            self.clear()
+            raise CheckpointError(f"{where}: table {stored.name}: {error}") from error
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.table.clear()
+        self._fingerprint = None
+
+    def _num_shards(self) -> int:
+        num_bytes = len(self.table) * 4 * self._config.dim
+        return min(MAX_SHARDS, 1 + num_bytes // SHARD_BYTES)
+
+    def _parent_record(self, parent: str | None) -> ParentRecord | None:
+        if parent is None:
+            return None
+        assert self._fingerprint is not None
+        return ParentRecord(path=parent, fingerprint=self._fingerprint)
 
     def evict(self, *, now: int) -> int:
         """Give up rows by the rules of the table; returns how many."""
@@ -92,6 +177,20 @@ class NativeStore(Store):
         if rule.max_rows is not None:
             num_removed += len(self.table.evict_beyond(capacity=rule.max_rows))
         return num_removed
+
+
+def identity_of(config: TableConfig, optimizer: RowOptimizer, *, seed: int) -> TableIdentity:
+    """Return everything that decides how the rows of a table come and move."""
+    return TableIdentity(
+        dim=config.dim,
+        num_rows=config.num_rows,
+        salt=to_hex(salt_of(config.name, seed=seed)),
+        initializer=dataclasses.asdict(config.initializer),
+        optimizer=optimizer.name,
+        hyperparameters=optimizer_schema()[optimizer.name] | dict(optimizer.hyperparameters),
+        guards=dict(optimizer.guards),
+        admission=dataclasses.asdict(config.admission),
+    )
 
 
 def salt_of(table: str, *, seed: int) -> int:

@@ -2,7 +2,6 @@
 
 # Shape suffixes: N unique ids, D width of a row.
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from torch import Tensor
@@ -29,8 +28,4 @@ class Store(Protocol):
 
     def snapshot(self) -> dict[str, Tensor]:
         """Return all rows and their state as tensors, ordered by unsigned id."""
-        ...
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Replace all rows by those of a ``snapshot``; without its state, state begins anew."""
         ...

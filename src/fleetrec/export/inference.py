@@ -12,7 +12,7 @@ import dataclasses
 import importlib.util
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from fleetrec.core.errors import ConfigError, ModelError, UnavailableError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import Group
 from fleetrec.models.base import Model
-from fleetrec.parallel.strategy import State
 
 KIND = "inference model"
 GRAPH = "model.onnx"
@@ -43,13 +42,10 @@ class InferenceModel:
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
 
-    def write(self, directory: Path, state: State) -> None:
-        """Publish graph, tables and manifest."""
+    def write(self, directory: Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Publish graph, tables and manifest; ``rows`` are ids and rows of every table."""
         collection = self.model.embedding_collection()
-        tables = {
-            f"tables/{name}": {key: state[f"tables/{name}"][key] for key in ("ids", "rows")}
-            for name in collection.tables
-        }
+        tables = {f"tables/{name}": rows[name] for name in collection.tables}
         write_folder(
             directory,
             contents={GRAPH: self._onnx(), **encode_tensors(tables)},

@@ -1,6 +1,7 @@
 """One process does everything."""
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +11,11 @@ from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.embedding.lookup import LookedUp, Lookup
 from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
 from fleetrec.optim.dense import dense_optimizer
-from fleetrec.parallel.strategy import State, Step
+from fleetrec.parallel.strategy import SavedPhase, State, Step
 
 
 class SingleStrategy:
@@ -79,7 +81,7 @@ class SingleStrategy:
         return {name: self._stores[name].table.stats() for name in growing}
 
     def state(self) -> State:
-        """Return weights, optimizer state and tables."""
+        """Return weights and optimizer state."""
         state: dict[str, Mapping[str, Tensor]] = {"model": dict(self._model.state_dict())}
         if self._optimizer is not None:
             slots = self._optimizer.state
@@ -88,15 +90,32 @@ class SingleStrategy:
                 for name, parameter in self._parameters.items()
                 for key, value in slots.get(parameter, {}).items()
             }
-        for name, store in self._stores.items():
-            state[f"tables/{name}"] = store.snapshot()
         return state
 
+    def write_tables(self, directory: Path, *, parent: str | None) -> dict[str, WrittenTable]:
+        """Write every table, one after the other; each uses all threads."""
+        return {
+            name: store.write(directory / name, parent=parent)
+            for name, store in self._stores.items()
+        }
+
+    def load_tables(self, tables: Mapping[str, StoredTable]) -> None:
+        """Take up tables exactly; after an error they are empty."""
+        try:
+            for name, store in self._stores.items():
+                store.load(_table_of(tables, name))
+        except CheckpointError:
+            self.clear_tables()
+            raise
+
+    def clear_tables(self) -> None:
+        """Forget all rows."""
+        for store in self._stores.values():
+            store.clear()
+
     def load_state(self, state: State) -> None:
-        """Take up weights, optimizer state and tables exactly."""
+        """Take up weights and optimizer state exactly."""
         self._load_dense(state)
-        for name, store in self._stores.items():
-            store.restore(_table_of(state, name))
         if self._optimizer is None:
             return
         self._optimizer.state.clear()
@@ -106,37 +125,49 @@ class SingleStrategy:
             on_device = value.clone() if key == "step" else value.to(self._device, copy=True)
             self._optimizer.state[parameter][key] = on_device
 
-    def load_weights(self, state: State) -> None:
+    def load_weights(self, saved: SavedPhase) -> None:
         """Take up model weights and rows, which must fit; optimizers begin anew."""
-        self._load_dense(state)
+        self._load_dense(saved.tensors)
         for name, store in self._stores.items():
-            store.restore(_rows_of(_table_of(state, name)))
+            store.load_rows(_table_of(saved.tables, name))
 
     def variables(self) -> list[str]:
         """Return the names under which parameters and tables are loaded or frozen."""
         return [*self._model.state_dict(), *self._stores]
 
-    def load_variables(self, state: State, names: Collection[str]) -> list[str]:
+    def load_variables(self, saved: SavedPhase, names: Collection[str]) -> list[str]:
         """Take up the named variables that the checkpoint has; returns those that were loaded."""
         own = self._model.state_dict()
-        given = state.get("model", {})
+        given = saved.tensors.get("model", {})
         fit = [n for n in names if n in own and n in given and own[n].shape == given[n].shape]
         self._model.load_state_dict({**own, **{name: given[name] for name in fit}})
-        tables = [name for name in names if self._fits(name, state)]
+        tables = [name for name in names if self._fits(name, saved.tables)]
         for name in tables:
-            self._stores[name].restore(_rows_of(_table_of(state, name)))
+            self._stores[name].load_rows(saved.tables[name])
         return [*fit, *tables]
+
+    def frozen_rows(self) -> dict[str, dict[str, Tensor]]:
+        """Return ids and rows of every table, for an inference model."""
+        frozen = {}
+        for name, store in self._stores.items():
+            taken = store.snapshot()
+            frozen[name] = {column: taken[column] for column in ("ids", "rows")}
+        return frozen
 
     def _load_dense(self, state: State) -> None:
         try:
             self._model.load_state_dict(dict(state["model"]))
-        except (RuntimeError, KeyError) as error:
+        except KeyError as error:
+            raise CheckpointError(
+                "the checkpoint has no weights of a model; name the tables to load with load_vars"
+            ) from error
+        except RuntimeError as error:
             raise CheckpointError(f"the checkpoint does not fit the model: {error}") from error
 
-    def _fits(self, table: str, state: State) -> bool:
-        if table not in self._stores or f"tables/{table}" not in state:
+    def _fits(self, table: str, tables: Mapping[str, StoredTable]) -> bool:
+        if table not in self._stores or table not in tables:
             return False
-        return state[f"tables/{table}"]["rows"].shape[1] == self._tables[table].dim
+        return tables[table].record.identity.dim == self._tables[table].dim
 
     def _on_device(self, batch: Batch, looked_up: LookedUp) -> Batch:
         if self._device.type == "cpu":
@@ -160,11 +191,7 @@ class SingleStrategy:
         return frozenset(names) & self._stores.keys()
 
 
-def _table_of(state: State, name: str) -> Mapping[str, Tensor]:
-    if f"tables/{name}" not in state:
+def _table_of(tables: Mapping[str, StoredTable], name: str) -> StoredTable:
+    if name not in tables:
         raise CheckpointError(f"the checkpoint has no table {name!r}")
-    return state[f"tables/{name}"]
-
-
-def _rows_of(table: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: table[name] for name in ("ids", "rows")}
+    return tables[name]

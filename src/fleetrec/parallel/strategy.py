@@ -1,16 +1,26 @@
 """How many processes make one step; whoever trains talks to this and nothing below it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
 
 from fleetrec.core.batch import Batch
+from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.tasks.task import Outputs
 
-# Tensors by file, then by name: what a checkpoint holds of one phase.
+# Tensors by file, then by name: what a checkpoint holds of the dense part of one phase.
 State = Mapping[str, Mapping[str, Tensor]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SavedPhase:
+    """One phase in a checkpoint: tensors in memory, tables still in their files."""
+
+    tensors: State
+    tables: Mapping[str, StoredTable]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +51,41 @@ class Strategy(Protocol):
         ...
 
     def state(self) -> State:
-        """Return everything a resumed run needs."""
+        """Return everything a resumed run needs beside the tables."""
+        ...
+
+    def write_tables(self, directory: Path, *, parent: str | None) -> dict[str, WrittenTable]:
+        """Let every table write itself into a folder of its name below ``directory``.
+
+        Where several processes hold shards of a table, each writes its own. ``parent`` is the
+        checkpoint that was committed last, relative to this one: then deltas are written.
+        """
+        ...
+
+    def load_tables(self, tables: Mapping[str, StoredTable]) -> None:
+        """Take up tables exactly; after an error they are empty, as in a new run."""
+        ...
+
+    def clear_tables(self) -> None:
+        """Forget all rows."""
         ...
 
     def load_state(self, state: State) -> None:
         """Take up a ``state`` exactly."""
+        ...
+
+    def load_weights(self, saved: SavedPhase) -> None:
+        """Take up model weights and rows, which must fit; optimizers begin anew."""
+        ...
+
+    def variables(self) -> list[str]:
+        """Return the names under which parameters and tables are loaded or frozen."""
+        ...
+
+    def load_variables(self, saved: SavedPhase, names: Collection[str]) -> list[str]:
+        """Take up the named variables that the checkpoint has; returns those that were loaded."""
+        ...
+
+    def frozen_rows(self) -> dict[str, dict[str, Tensor]]:
+        """Return ids and rows of every table, for an inference model."""
         ...

@@ -4,14 +4,13 @@ import logging
 from pathlib import Path
 
 from fleetrec.checkpoint.folder import open_folder
-from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import ConfigError
 from fleetrec.parallel.strategy import Step
 from fleetrec.train.events import Place
 from fleetrec.train.passes import Pass, Surroundings
-from fleetrec.train.phase import PhaseRun, build_phase, part_for
+from fleetrec.train.phase import PhaseRun, build_phase, part_for, read_phase
 from fleetrec.train.resume import checkpoint_folders
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ class Evaluator:
             run_ids.add(checkpoint.meta.get("run_id"))
             logger.info("load persistables from %s", path)
             for phase in self._phases:
-                phase.strategy.load_weights(read_tensors(checkpoint, part_for(checkpoint, phase)))
+                phase.strategy.load_weights(read_phase(checkpoint, part_for(checkpoint, phase)))
                 self._pass(phase, index, path)
         if len(run_ids) > 1:
             logger.warning(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fleetrec.checkpoint.folder import Folder
+from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.config.job import PhaseOptions, RunOptions, WarmStartOptions
 from fleetrec.core.errors import CheckpointError, ConfigError
@@ -17,7 +18,7 @@ from fleetrec.models.base import Model
 from fleetrec.models.load import load_model_class
 from fleetrec.parallel.device import resolve_device
 from fleetrec.parallel.single import SingleStrategy
-from fleetrec.parallel.strategy import State
+from fleetrec.parallel.strategy import SavedPhase, State
 from fleetrec.train.scoreboard import Scoreboard
 
 
@@ -32,7 +33,7 @@ class PhaseRun:
     scoreboard: Scoreboard
 
     def state(self) -> State:
-        """Return what a checkpoint keeps of this phase."""
+        """Return what a checkpoint keeps of this phase beside the tables."""
         return {**self.strategy.state(), "metrics": self.scoreboard.state()}
 
     def load_state(self, state: State) -> None:
@@ -73,9 +74,9 @@ def build_phase(options: PhaseOptions, run: RunOptions) -> PhaseRun:
 
 def warm_start(phase: PhaseRun, checkpoint: Folder, options: WarmStartOptions) -> str:
     """Load weights from a checkpoint of an earlier run; returns what was loaded, in words."""
-    state = read_tensors(checkpoint, part_for(checkpoint, phase))
+    saved = read_phase(checkpoint, part_for(checkpoint, phase))
     if options.path is not None and not options.variables:
-        phase.strategy.load_weights(state)
+        phase.strategy.load_weights(saved)
         return "all variables"
     known = phase.strategy.variables()
     unknown = sorted(set(options.variables) - set(known))
@@ -84,11 +85,18 @@ def warm_start(phase: PhaseRun, checkpoint: Folder, options: WarmStartOptions) -
             [f"load_vars: the model has no {', '.join(unknown)}; known: {', '.join(known)}"]
         )
     wanted = options.variables or known
-    loaded = phase.strategy.load_variables(state, wanted)
+    loaded = phase.strategy.load_variables(saved, wanted)
     missing = sorted(set(options.variables) - set(loaded))
     if missing:
         raise CheckpointError(f"{checkpoint.path}: has no fitting {', '.join(missing)}")
     return f"{len(loaded)} of {len(wanted)} variables: {', '.join(loaded) or 'none fits'}"
+
+
+def read_phase(checkpoint: Folder, part: str) -> SavedPhase:
+    """Read the tensors of one phase of a checkpoint, and find its tables."""
+    return SavedPhase(
+        tensors=read_tensors(checkpoint, part), tables=stored_tables(checkpoint, part)
+    )
 
 
 def part_for(checkpoint: Folder, phase: PhaseRun) -> str:

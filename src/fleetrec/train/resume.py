@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fleetrec.checkpoint.folder import Folder, is_published, open_folder
-from fleetrec.checkpoint.tensors import read_file, read_tensors
+from fleetrec.checkpoint.tensors import read_file
 from fleetrec.config.job import RunOptions
 from fleetrec.core.errors import CheckpointError, ConfigError, DataError
-from fleetrec.train.phase import PhaseRun, load_random_state
+from fleetrec.train.phase import PhaseRun, load_random_state, read_phase
 from fleetrec.train.position import Position
 from fleetrec.train.run_folder import RunFolder
 
@@ -30,6 +30,8 @@ class ResumePoint:
 def resume_points(run: RunOptions, folder: RunFolder) -> Iterator[ResumePoint]:
     """Yield the checkpoints of the last run, newest first; those of other runs do not count."""
     run_id = folder.run_id()
+    if run_id is None:
+        return
     places = (run.save.checkpoint_path, run.save.step_path, folder.checkpoints)
     found: list[ResumePoint] = []
     for place in {place for place in places if place is not None and place.is_dir()}:
@@ -54,12 +56,17 @@ def take_up(point: ResumePoint, run: RunOptions, phases: Sequence[PhaseRun]) -> 
             f"--resume: the data files have changed since {point.folder.path} was written (names "
             "or sizes); start without --resume, with init_model_path to keep the weights"
         )
-    states = {
-        phase.options.name: read_tensors(point.folder, phase.options.name) for phase in phases
-    }
+    saved = [read_phase(point.folder, phase.options.name) for phase in phases]
     random = read_file(point.folder, RANDOM)
-    for phase in phases:
-        phase.load_state(states[phase.options.name])
+    try:
+        for phase, its in zip(phases, saved, strict=True):
+            phase.strategy.load_tables(its.tables)
+    except CheckpointError:  # an older checkpoint or a new start must find nothing of this one
+        for phase in phases:
+            phase.strategy.clear_tables()
+        raise
+    for phase, its in zip(phases, saved, strict=True):
+        phase.load_state(its.tensors)
     load_random_state(random)
 
 

@@ -1,6 +1,7 @@
 """When and where a training run saves."""
 
 import dataclasses
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,15 +10,36 @@ from typing import Any
 import torch
 
 import fleetrec
-from fleetrec.checkpoint.folder import write_folder
+from fleetrec.checkpoint.folder import is_published, write_folder
+from fleetrec.checkpoint.tables import TABLES
 from fleetrec.checkpoint.tensors import encode_tensors
 from fleetrec.config.job import RunOptions
+from fleetrec.embedding.record import WrittenTable
 from fleetrec.export.inference import InferenceModel
 from fleetrec.train.events import Observer
 from fleetrec.train.phase import PhaseRun, model_name, random_state
 from fleetrec.train.position import Position
 from fleetrec.train.resume import RANDOM, what_matters
 from fleetrec.train.run_folder import RunFolder
+
+
+class DeltaChain:
+    """Decides which checkpoints hold whole tables, and which only what changed since the last."""
+
+    def __init__(self, base_interval: int) -> None:
+        self._base_interval = base_interval
+        self._paths: list[Path] = []  # from the last base on
+
+    def parent_of(self, path: Path) -> Path | None:
+        """Return of what ``path`` shall hold the changes; None: it is a base."""
+        is_due = len(self._paths) % self._base_interval == 0
+        if is_due or path in self._paths or not all(map(is_published, self._paths)):
+            return None
+        return self._paths[-1]
+
+    def published(self, path: Path, *, parent: Path | None) -> None:
+        """Note what was written."""
+        self._paths = [path] if parent is None else [*self._paths, path]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,6 +52,7 @@ class Saver:
     phases: Sequence[PhaseRun]
     inference: Mapping[str, InferenceModel]
     observer: Observer
+    chain: DeltaChain
 
     def epoch_done(self, position: Position, figures: Mapping[str, Any]) -> None:
         """Save what is due after an epoch; ``position`` is the beginning of the next."""
@@ -68,7 +91,33 @@ class Saver:
             for file, group in phase.state().items()
         }
         tensors[RANDOM] = random_state()
-        meta = {
+        parent = self.chain.parent_of(path)
+        way = None if parent is None else _relative(parent, path)
+        written: list[WrittenTable] = []
+
+        def write_tables(staging: Path) -> dict[str, Any]:
+            records = {}
+            for phase in self.phases:
+                tables = phase.strategy.write_tables(
+                    staging / phase.options.name / TABLES, parent=way
+                )
+                written.extend(tables.values())
+                records[phase.options.name] = {n: t.record.to_plain() for n, t in tables.items()}
+            return {TABLES: records}
+
+        write_folder(
+            path,
+            contents=encode_tensors(tensors),
+            meta=self._meta(position, figures),
+            fill=write_tables,
+        )
+        for table in written:  # only now: a delta builds on nothing that may not be there
+            table.commit()
+        self.chain.published(path, parent=parent)
+        self.observer.saved("checkpoint", path, epoch=epoch)
+
+    def _meta(self, position: Position, figures: Mapping[str, Any]) -> dict[str, Any]:
+        return {
             "kind": "checkpoint",
             "run_id": self.run_id,
             "runner": self.run.name,
@@ -84,15 +133,28 @@ class Saver:
                 "python": platform.python_version(),
             },
         }
-        write_folder(path, contents=encode_tensors(tensors), meta=meta)
-        self.observer.saved("checkpoint", path, epoch=epoch)
 
     def _inference_models(self, path: Path, epoch: int) -> None:
         for phase in self.phases:
             alone = len(self.phases) == 1
             target = path if alone else path / phase.options.name
-            self.inference[phase.options.name].write(target, phase.strategy.state())
+            self.inference[phase.options.name].write(target, phase.strategy.frozen_rows())
             self.observer.saved("inference model", target, epoch=epoch)
+
+
+def build_chain(run: RunOptions) -> DeltaChain:
+    """Return the rule of the job.
+
+    With several phases, checkpoints within an epoch replace each other, and one that is replaced
+    may be no parent.
+    """
+    may_replace = len(run.phases) > 1 and run.save.step_path is not None
+    return DeltaChain(1 if may_replace else run.save.checkpoint_base_interval)
+
+
+def _relative(parent: Path, path: Path) -> str:
+    """Return the way from one checkpoint to another, so that they can be moved together."""
+    return Path(os.path.relpath(parent.resolve(), path.resolve())).as_posix()
 
 
 def _batch_name(position: Position) -> str:

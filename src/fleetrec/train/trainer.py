@@ -5,14 +5,14 @@ from pathlib import Path
 
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
-from fleetrec.core.errors import CheckpointError
+from fleetrec.core.errors import CheckpointError, MismatchError
 from fleetrec.export.inference import InferenceModel, plan_inference
 from fleetrec.train.events import Place
 from fleetrec.train.passes import Pass, Surroundings
 from fleetrec.train.phase import PhaseRun, build_phase, warm_start
 from fleetrec.train.position import Position
 from fleetrec.train.resume import ResumePoint, open_one, resume_points, take_up
-from fleetrec.train.saving import Saver
+from fleetrec.train.saving import Saver, build_chain
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class Trainer:
             phases=self._phases,
             inference=self._plan_inference(),
             observer=around.observer,
+            chain=build_chain(run),
         )
 
     def train(self, *, resume: bool = False) -> None:
@@ -119,8 +120,10 @@ class Trainer:
     def _try_take_up(self, point: ResumePoint) -> bool:
         try:
             take_up(point, self._run, self._phases)
+        except MismatchError:  # the job has changed: older checkpoints do not fit either
+            raise
         except CheckpointError as error:
-            logger.warning("passed over: %s", error)
+            logger.warning("passed over: %s: %s", point.folder.path, error)
             return False
         return True
 

@@ -60,7 +60,45 @@ def test_a_published_folder_is_told_from_others(saved, tmp_path):
 
 def test_a_write_that_fails_publishes_no_folder(tmp_path):
     with pytest.raises(TypeError):
-        write_folder(tmp_path / "0", contents=CONTENTS, meta={"kind": object()})
+        write_folder(tmp_path / "0", contents=CONTENTS, meta={"kind": "checkpoint", "x": object()})
+    assert list(tmp_path.iterdir()) == []
+
+
+def write_large(staging):
+    (staging / "phase").mkdir(exist_ok=True)
+    (staging / "phase" / "large.bin").write_bytes(b"12345")
+    return {"large": {"x": float("nan")}}
+
+
+def test_large_files_are_written_in_place_and_listed_by_size(tmp_path):
+    meta = {"kind": "checkpoint"}
+    write_folder(tmp_path / "0", contents=CONTENTS, meta=meta, fill=write_large)
+    folder = open_folder(tmp_path / "0", kind="checkpoint")
+    assert folder.meta["large"] == {"x": None}
+    assert folder.files["phase/large.bin"] == {"bytes": 5}
+    assert folder.read_bytes("phase/model.bin") == b"weights"
+    folder.check_sizes("phase")
+
+
+@pytest.mark.parametrize("content", [b"", b"1234", b"123456"])
+def test_a_large_file_of_another_size_is_refused(tmp_path, content):
+    write_folder(tmp_path / "0", contents={}, meta={"kind": "checkpoint"}, fill=write_large)
+    folder = open_folder(tmp_path / "0", kind="checkpoint")
+    (tmp_path / "0/phase/large.bin").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"large.bin: damaged: its size is not as in"):
+        folder.check_sizes("phase")
+    (tmp_path / "0/phase/large.bin").unlink()
+    with pytest.raises(CheckpointError, match=r"large.bin: cannot be read"):
+        folder.check_sizes("phase")
+
+
+def test_a_large_file_that_cannot_be_written_publishes_no_folder(tmp_path):
+    def fill(staging):
+        write_large(staging)
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_folder(tmp_path / "0", contents=CONTENTS, meta={"kind": "checkpoint"}, fill=fill)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,17 +147,17 @@ def test_a_file_the_manifest_does_not_vouch_for_is_not_read(saved):
     assert refusal(saved, name="stray.bin") == f"{saved / 'stray.bin'}: not listed in {MANIFEST}"
 
 
-@pytest.mark.parametrize("version", [0, 2, "1.0"])
+@pytest.mark.parametrize("version", [0, 1, 3, "1.0"])
 def test_another_format_version_is_refused_by_number(saved, version):
     edit_manifest(saved, format_version=version)
     assert refusal(saved) == (
-        f"{saved / MANIFEST}: written in format {version}, this version reads format 1"
+        f"{saved / MANIFEST}: written in format {version}, this version reads format 2"
     )
 
 
 def test_a_later_format_may_look_quite_different(saved):
-    edit_manifest(saved, format_version=2, kind=None, files=None)
-    assert "written in format 2" in refusal(saved)
+    edit_manifest(saved, format_version=3, kind=None, files=None)
+    assert "written in format 3" in refusal(saved)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import torch
 from fleetrec._native import BatchLookup
 from fleetrec.embedding.native_store import NativeStore, salt_of
 from fleetrec.embedding.table import Admission, RowOptimizer, TableConfig
+from making import save_store
 
 MASK = 2**64 - 1
 
@@ -116,11 +117,11 @@ def test_evaluation_counts_nothing():
     assert store.table.stats()["candidates"] == 0
 
 
-def test_counters_survive_a_snapshot():
+def test_counters_survive_a_snapshot(tmp_path):
     rule = Admission(kind="count", threshold=3)
     first, second = make_store(rule), make_store(rule)
     see(first, [5, 5, 6], clicks=[1, 0, 1], now=77)
-    second.restore(first.snapshot())
+    second.load(save_store(first, tmp_path / "saved"))
     want, got = first.snapshot(), second.snapshot()
     assert all(torch.equal(want[name], got[name]) for name in want)
     see(second, [5])

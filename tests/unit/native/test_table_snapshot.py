@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-from fleetrec._native import Cut, SnapshotError, read_snapshot
+from fleetrec._native import Cut, ShardFile, SnapshotError, read_snapshot
 from making_tables import columns, make_native_table, push, same, train
 
 
@@ -143,8 +143,7 @@ def test_a_delta_needs_a_parent(tmp_path):
     with pytest.raises(RuntimeError, match="needs a base"):
         Cut(table).write(tmp_path / "delta", kind="delta")
     write(table, tmp_path / "base")
-    taken = columns(table)
-    table.restore(ids=taken["ids"], rows=taken["rows"])  # all rows are new: the chain is broken
+    table.clear()  # all rows are new: the chain is broken
     with pytest.raises(RuntimeError, match="needs a base"):
         Cut(table).write(tmp_path / "delta", kind="delta")
 
@@ -267,3 +266,56 @@ def test_a_lookup_notices_that_its_rows_were_replaced(tmp_path):
         lookup.pool(vectors)
     with pytest.raises(RuntimeError, match="removed from a table under a lookup"):
         lookup.apply(np.ones_like(vectors), lr=0.1)
+
+
+def blocks_of(path):
+    shard = ShardFile(path)
+    found = []
+    while (block := shard.next_block()) is not None:
+        found.append(block)
+    assert shard.next_block() is None
+    return shard, found
+
+
+def test_a_file_is_read_block_by_block(tmp_path):
+    table = make_native_table(admission=("count", 2.0, 0.0, 0.0))
+    train(table, [1, 1, 2, 2, -7, -7, 9], now=5)
+    base = write(table, tmp_path / "base")
+    table.evict(np.array([2]))
+    push(table, [1])
+    write(table, tmp_path / "delta", "delta")
+    shard, found = blocks_of(tmp_path / "delta" / "00000-of-00001.snap")
+    assert [kind for kind, _ in found] == ["tombstones", "rows", "candidates"]
+    tombstones, rows, candidates = (block for _, block in found)
+    assert tombstones["ids"].tolist() == [2]
+    taken = columns(table)
+    assert rows["ids"].tolist() == [1]
+    for name in ("rows", "state", "shows", "clicks", "last_seen"):
+        assert rows[name].tolist() == taken[name][:1].tolist()
+    assert (candidates["ids"].tolist(), candidates["shows"].tolist()) == ([9], [1])
+    assert shard.header == {
+        "kind": "delta",
+        "shard": 0,
+        "num_shards": 1,
+        "dim": 2,
+        "num_rows": None,
+        "version": 2,
+        "parent_version": 1,
+        "parent_fingerprint": base["fingerprint"],
+        "table": "t",
+        "optimizer": "adagrad",
+    }
+
+
+def test_a_damaged_block_is_not_handed_out(tmp_path):
+    table = make_native_table()
+    train(table, list(range(5000)))
+    write(table, tmp_path / "base")
+    path = tmp_path / "base" / "00000-of-00001.snap"
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    shard = ShardFile(path)
+    assert len(shard.next_block()[1]["ids"]) == 4096
+    with pytest.raises(SnapshotError, match="the checksum of this block is wrong"):
+        shard.next_block()

@@ -32,9 +32,6 @@ std::vector<Candidate> sorted_candidates(const Table& table);
 
 void copy_candidates(std::span<const Candidate> candidates, const CandidateColumns& columns);
 
-// Adds counters of ids that have neither row nor counter.
-void add_candidates(Table& table, const CandidateColumns& columns);
-
 // Every row there is, ordered by unsigned id: the same rows give the same list, whatever the order
 // they came in.
 std::vector<Row> sorted_rows(const Table& table);
@@ -42,9 +39,9 @@ std::vector<Row> sorted_rows(const Table& table);
 // Fills columns that are as long as `rows`.
 void copy_rows(const Table& table, std::span<const Row> rows, const RowColumns& columns);
 
-// Replaces all rows. Empty spans of state, shows, clicks or last_seen mean: as in a new row.
-// Throws std::invalid_argument for ids that lie out of range, changing nothing, and for ids that
-// occur twice, leaving the table empty.
-void replace_rows(Table& table, const RowColumns& columns);
+// Adds rows. Empty spans of state, shows, clicks or last_seen mean: as in a new row. Throws
+// std::invalid_argument for ids that lie out of range, before anything has changed, and for the
+// first that has a row already.
+void add_rows(Table& table, const RowColumns& columns);
 
 }  // namespace fleetrec

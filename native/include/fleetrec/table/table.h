@@ -137,6 +137,8 @@ class Table {
   std::size_t num_candidates() const;
   std::size_t num_bytes() const;
   TableCounts counts() const;
+  // Goes on counting from what a table had counted whose rows this one took over.
+  void set_counts(const TableCounts& counts);
 
   // Rises whenever rows go: those found before may be gone, or belong to other ids by now.
   std::uint64_t num_removals() const { return num_removals_; }

@@ -128,6 +128,7 @@ class Runner(Section):
     init_model_path: MaybePath = None
     init_pretraining_model_path: MaybePath = None
     save_checkpoint_interval: Int = Field(default=-1, ge=-1)
+    save_checkpoint_base_interval: Int = Field(default=1, gt=0)
     save_checkpoint_path: MaybePath = None
     save_inference_interval: Int = Field(default=-1, ge=-1)
     save_inference_path: MaybePath = None

@@ -145,6 +145,7 @@ def _save_options(runner: Runner) -> SaveOptions:
     return SaveOptions(
         checkpoint_path=_path(runner.save_checkpoint_path),
         checkpoint_interval=abs(runner.save_checkpoint_interval),
+        checkpoint_base_interval=runner.save_checkpoint_base_interval,
         inference_path=_path(runner.save_inference_path),
         inference_interval=abs(runner.save_inference_interval),
         feeds=runner.save_inference_feed_varnames,
@@ -165,6 +166,12 @@ def _save_problems(runner: Runner) -> dict[str, str]:
             problems[key] = f"cannot be a folder: {blocking} is a file"
     if runner.save_step_interval > 0 and runner.save_step_path is None:
         problems["save_step_interval"] = "given without save_step_path"
+    if runner.save_checkpoint_base_interval > 1 and not (
+        runner.save_checkpoint_path or runner.save_step_path
+    ):
+        problems["save_checkpoint_base_interval"] = (
+            "given without save_checkpoint_path or save_step_path"
+        )
     return problems
 
 

@@ -1,0 +1,86 @@
+"""What is written down about a table beside its files, so that another process can go on."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from fleetrec.config.options import Options
+
+
+class TableIdentity(Options):
+    """What two tables must have in common for one to go on exactly where the other stopped."""
+
+    dim: int
+    num_rows: int | None
+    salt: str  # 16 hexadecimal digits
+    initializer: dict[str, str | float]
+    optimizer: str
+    hyperparameters: dict[str, float]
+    guards: dict[str, float]
+    admission: dict[str, str | float]
+
+    def differences(self, now: "TableIdentity") -> list[str]:
+        """Return in words what is not the same ``now``."""
+        before, after = self.to_plain(), now.to_plain()
+        return [
+            f"{key} was {before[key]!r}, now it is {after[key]!r}"
+            for key in before
+            if before[key] != after[key]
+        ]
+
+
+class ParentRecord(Options):
+    """Of what a delta holds the changes."""
+
+    path: str  # of the other checkpoint, relative to that of the delta
+    fingerprint: str
+
+
+class TableRecord(Options):
+    """A table in the manifest of a checkpoint."""
+
+    identity: TableIdentity
+    kind: Literal["base", "delta"]
+    parent: ParentRecord | None
+    version: int
+    fingerprint: str  # of its files: 16 hexadecimal digits
+    rows: int  # of the whole table, also beside a delta; so are the others
+    candidates: int
+    created: int
+    evicted: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The folders of a base and of the deltas that follow it, in this order."""
+
+    directories: tuple[Path, ...]
+    fingerprint: str | None = None  # of the last, where it is known
+
+    @property
+    def path(self) -> Path:
+        """Return the folder of the last."""
+        return self.directories[-1]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoredTable:
+    """A table in a checkpoint."""
+
+    name: str
+    record: TableRecord
+    chain: Chain
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WrittenTable:
+    """A table whose files have been written; ``commit`` is due when they are published."""
+
+    record: TableRecord
+    commit: Callable[[], None]
+
+
+def to_hex(number: int) -> str:
+    """Write 64 bits as text: JSON numbers are not exact that far."""
+    return f"{number:016x}"

@@ -1,0 +1,163 @@
+"""Read the rows of snapshots block by block, without a table to hold them.
+
+The files are described in docs/formats/table-snapshot.md.
+"""
+
+# Shape suffixes: N rows.
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetrec._native import ShardFile, SnapshotError
+from fleetrec.core.errors import CheckpointError
+from fleetrec.embedding.record import Chain, to_hex
+
+Columns = Mapping[str, npt.NDArray[Any]]
+IdArray = npt.NDArray[np.uint64]
+
+SUFFIX = ".snap"
+NUM_BUCKETS = 1024
+_MASK = 2**64 - 1
+
+
+def live_rows(chain: Chain) -> Iterator[Columns]:
+    """Yield every row of a table once, block by block.
+
+    The newest snapshot comes first. Of older ones only the ids that newer ones speak of have to be
+    remembered: a base, however large, is never in memory as a whole.
+    """
+    newer_N: IdArray = np.zeros(0, np.uint64)
+    expected = chain.fingerprint
+    for place, directory in reversed(list(enumerate(chain.directories))):
+        seen: list[IdArray] = []
+        with translated():
+            shards = open_shards(directory)
+            _check_kind(directory, shards[0], is_first=place == 0)
+            for kind, columns in _blocks(shards):
+                if kind == "candidates":
+                    continue
+                if place > 0:
+                    seen.append(columns["ids"])
+                if kind == "rows":
+                    yield _without(columns, newer_N)
+        _check_fingerprint(directory, shards, expected)
+        newer_N = np.unique(np.concatenate([newer_N, *seen]))
+        expected = to_hex(shards[0].header["parent_fingerprint"])
+
+
+def live_candidates(chain: Chain) -> Iterator[Columns]:
+    """Yield the ids that wait for admission, block by block; every snapshot has them all."""
+    with translated():
+        for kind, columns in _blocks(open_shards(chain.path)):
+            if kind == "candidates":
+                yield columns
+
+
+def find_rows(chain: Chain, ids: Collection[int]) -> dict[int, dict[str, Any]]:
+    """Return the rows of some ids, by column; reads only the shards that can hold them."""
+    found: dict[int, dict[str, Any]] = {}
+    left = set(ids)
+    for directory in reversed(chain.directories):
+        with translated():
+            shards = _shards_of(open_shards(directory), left)
+            for kind, columns in _blocks(shards):
+                if kind == "candidates":
+                    continue
+                for at in np.flatnonzero(np.isin(columns["ids"], _to_array(left))):
+                    one = int(columns["ids"][at])
+                    left.discard(one)
+                    if kind == "rows":
+                        found[one] = {name: column[at] for name, column in columns.items()}
+    return found
+
+
+def open_shards(directory: Path) -> list[ShardFile]:
+    """Open all files of a snapshot, in the order of shards; none may be missing."""
+    names = sorted(path.name for path in directory.glob(f"*{SUFFIX}"))
+    if not names:
+        raise CheckpointError(f"{directory}: holds no snapshot of a table")
+    with translated():
+        num_shards = ShardFile(directory / names[0]).header["num_shards"]
+    expected = [f"{shard:05d}-of-{num_shards:05d}{SUFFIX}" for shard in range(num_shards)]
+    wrong = sorted(set(names) ^ set(expected))
+    if wrong:
+        what = "is missing" if wrong[0] in expected else "does not belong to the snapshot"
+        raise CheckpointError(f"{directory / wrong[0]}: {what}")
+    with translated():
+        return [ShardFile(directory / name) for name in names]
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Say what the native reader says, as a problem of a checkpoint."""
+    try:
+        yield
+    except SnapshotError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def bucket_of(one: int, *, has_range: bool) -> int:
+    """Return the bucket that an id falls into."""
+    return (one if has_range else _mix(one)) % NUM_BUCKETS
+
+
+def _blocks(shards: Collection[ShardFile]) -> Iterator[tuple[str, Columns]]:
+    for shard in shards:
+        while (block := shard.next_block()) is not None:
+            yield block
+
+
+def _without(columns: Columns, newer_N: IdArray) -> Columns:
+    if not len(newer_N):
+        return columns
+    ids_N = columns["ids"]
+    at_N = np.searchsorted(newer_N, ids_N).clip(max=len(newer_N) - 1)
+    is_old_N = newer_N[at_N] != ids_N
+    return {name: column[is_old_N] for name, column in columns.items()}
+
+
+def _shards_of(shards: list[ShardFile], ids: Collection[int]) -> list[ShardFile]:
+    has_range = shards[0].header["num_rows"] is not None
+    buckets = {bucket_of(one, has_range=has_range) for one in ids}
+    size = len(shards)
+    return [
+        shard
+        for number, shard in enumerate(shards)
+        if not buckets.isdisjoint(
+            range(number * NUM_BUCKETS // size, (number + 1) * NUM_BUCKETS // size)
+        )
+    ]
+
+
+def _check_kind(directory: Path, shard: ShardFile, *, is_first: bool) -> None:
+    if is_first and shard.header["kind"] != "base":
+        raise CheckpointError(
+            f"{directory}: is a delta, which is no table by itself; name its checkpoint instead"
+        )
+
+
+def _check_fingerprint(directory: Path, shards: list[ShardFile], expected: str | None) -> None:
+    fingerprint = 0
+    for shard in shards:
+        fingerprint = _mix((fingerprint + shard.crc) & _MASK)
+    if expected is not None and to_hex(fingerprint) != expected:
+        raise CheckpointError(
+            f"{directory}: has the fingerprint {to_hex(fingerprint)}, expected {expected}: it was "
+            "replaced or is damaged"
+        )
+
+
+def _to_array(ids: Collection[int]) -> IdArray:
+    return np.fromiter(ids, np.uint64, len(ids))
+
+
+def _mix(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) & _MASK
+    x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ x >> 27) * 0x94D049BB133111EB) & _MASK
+    return x ^ x >> 31
