@@ -18,6 +18,7 @@ MANIFEST = {
                 "identity": {
                     "dim": 2,
                     "num_rows": None,
+                    "out_of_range": "error",
                     "salt": "135f19fe381f2081",
                     "initializer": {"kind": "constant", "scale": 0.0, "center": 0.5},
                     "optimizer": "adagrad",

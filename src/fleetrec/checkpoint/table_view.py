@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fleetrec._native import fold_ids
 from fleetrec.checkpoint.folder import is_published, open_folder
 from fleetrec.checkpoint.tables import stored_tables, table_parts
 from fleetrec.core.errors import CheckpointError
@@ -50,7 +51,16 @@ class TableView:
 
     def get(self, ids: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Return the rows of those ids that have one."""
-        return find_rows(self.chain, set(ids))
+        kept_as = {one: self._row_id(one) for one in ids}
+        found = find_rows(self.chain, set(kept_as.values()))
+        return {one: found[row_id] for one, row_id in kept_as.items() if row_id in found}
+
+    def _row_id(self, one: int) -> int:
+        identity = None if self.record is None else self.record.identity
+        if identity is None or identity.num_rows is None or identity.out_of_range == "error":
+            return one
+        bits = np.array([one], np.uint64).view(np.int64)
+        return int(fold_ids(bits, num_rows=identity.num_rows)[0])
 
     def num_candidates(self) -> int:
         """Return how many ids wait for admission."""

@@ -184,6 +184,7 @@ def identity_of(config: TableConfig, optimizer: RowOptimizer, *, seed: int) -> T
     return TableIdentity(
         dim=config.dim,
         num_rows=config.num_rows,
+        out_of_range=config.out_of_range,
         salt=to_hex(salt_of(config.name, seed=seed)),
         initializer=dataclasses.asdict(config.initializer),
         optimizer=optimizer.name,

@@ -13,6 +13,7 @@ class TableIdentity(Options):
 
     dim: int
     num_rows: int | None
+    out_of_range: str
     salt: str  # 16 hexadecimal digits
     initializer: dict[str, str | float]
     optimizer: str

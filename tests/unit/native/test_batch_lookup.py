@@ -183,7 +183,7 @@ def test_ids_are_hashed_as_the_slow_twin_does():
         fold_ids(ids, num_rows=0)
 
 
-def test_a_table_that_hashes_finds_evicts_and_restores_by_the_same_rows():
+def test_a_table_that_hashes_finds_evicts_and_adds_by_the_same_rows():
     table = make_native_table(num_rows=7, hash_ids=True)
     ids = np.array([2**62, -5, 3], np.int64)
     rows = table.pull(ids, create=True)
@@ -191,7 +191,7 @@ def test_a_table_that_hashes_finds_evicts_and_restores_by_the_same_rows():
     assert np.array_equal(table.pull(folded, create=False), rows)
     assert columns(table)["ids"].tolist() == sorted(set(folded.tolist()))
     copy = make_native_table(num_rows=7, hash_ids=True)
-    copy.restore(ids=columns(table)["ids"], rows=columns(table)["rows"])
+    copy.add_rows(ids=columns(table)["ids"], rows=columns(table)["rows"])
     assert np.array_equal(copy.pull(ids, create=False), rows)
     assert table.evict(ids[:1]) == 1
     assert not table.pull(ids[:1], create=False).any()

@@ -1,5 +1,8 @@
 """Any mix of pooled features and sequences moves the rows as the slow twin does."""
 
+import tempfile
+from pathlib import Path
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +14,7 @@ from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.lookup import Lookup
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.table import Initializer, RowOptimizer, TableConfig
+from making import save_store
 from reference.lookup import ReferenceLookup
 from reference.store import ReferenceStore
 
@@ -103,8 +107,9 @@ class Both:
 
     def reload(self):
         saved, self.stores = self.stores, self._new_stores()[0]
-        for name, store in self.stores.items():
-            store.restore(saved[name].snapshot())
+        with tempfile.TemporaryDirectory() as folder:
+            for name, store in self.stores.items():
+                store.load(save_store(saved[name], Path(folder, name)))
         self._look_up_in_stores()
 
     def train(self, step):

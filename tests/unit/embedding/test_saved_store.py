@@ -125,6 +125,10 @@ def test_what_is_not_committed_is_in_the_next_delta(tmp_path):
         ({"table": dataclasses.replace(TABLE, dim=4)}, "dim was 3, now it is 4"),
         ({"table": dataclasses.replace(TABLE, num_rows=99)}, "num_rows was None, now it is 99"),
         (
+            {"table": dataclasses.replace(TABLE, num_rows=99, out_of_range="hash")},
+            "out_of_range was 'error', now it is 'hash'",
+        ),
+        (
             {"table": dataclasses.replace(TABLE, initializer=Initializer(scale=1.0))},
             "initializer was",
         ),
