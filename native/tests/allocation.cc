@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every `new` of the program, so that tests see how much is asked for.
+// Every `new` of the program, so that tests see how much is asked for, and may refuse it.
 #include "allocation.h"
 
 #include <algorithm>
@@ -8,7 +8,16 @@
 
 namespace {
 
+bool is_refused() {
+  auto& num_left = fleetrec::testing::num_allocations_left;
+  if (num_left < 0) return false;
+  if (num_left == 0) return true;
+  --num_left;
+  return false;
+}
+
 void* allocate(std::size_t num_bytes) {
+  if (is_refused()) throw std::bad_alloc();
   auto& largest = fleetrec::testing::largest_allocation;
   for (std::size_t seen = largest; seen < num_bytes;) {
     if (largest.compare_exchange_weak(seen, num_bytes)) break;

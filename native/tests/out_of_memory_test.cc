@@ -3,8 +3,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "allocation.h"
 #include "check.h"
-#include "failing_memory.h"
 #include "making.h"
 
 namespace fleetrec::testing {
@@ -24,13 +24,13 @@ std::vector<std::shared_ptr<Table>> two_tables() {
 }
 
 bool runs_out(BatchLookup& lookup, const JaggedIds& batch, long num_allocations) {
-  allow_allocations(num_allocations);
+  num_allocations_left = num_allocations;
   try {
     lookup.find(batch, {.purpose = Purpose::kTrain});
-    allow_allocations(-1);
+    num_allocations_left = -1;
     return false;
   } catch (const std::bad_alloc&) {
-    allow_allocations(-1);
+    num_allocations_left = -1;
     return true;
   }
 }

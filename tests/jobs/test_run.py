@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fleetrec.config.yaml_dialect.locate import ZOO
@@ -262,6 +263,24 @@ def test_a_broken_token_names_file_and_line(job):
 def test_an_id_outside_the_table_names_slot_and_id(job):
     with pytest.raises(DataError, match=r"slot '1': id \d+ is outside \[0, 20\)"):
         run(write_job(job, Path("config.yaml")), "hyper_parameters.sparse_feature_number=20")
+
+
+def test_hashed_ids_share_the_rows_of_a_small_table(job):
+    run(
+        write_job(job, Path("config.yaml")),
+        "hyper_parameters.sparse_feature_number=20",
+        "hyper_parameters.hash_ids=1",
+        "runner.train.epochs=1",
+    )
+    table = tensors_of(Path("ckpt/0"))["learn/tables/SparseFeatFactors.safetensors:ids"]
+    ids = np.frombuffer(table.removesuffix(b"int64"), np.int64)
+    assert ids.tolist() == list(range(20))
+
+
+def test_a_table_that_grows_has_no_ids_to_hash(job):
+    options = ("hyper_parameters.hash_ids=1", "hyper_parameters.distributed_embedding=1")
+    with pytest.raises(ConfigError, match="hash_ids and distributed_embedding exclude each other"):
+        run(write_job(job, Path("config.yaml")), *options)
 
 
 def test_any_64_bit_id_grows_the_table(job):
