@@ -51,6 +51,7 @@ class KeyedJagged(Mapping[str, Jagged]):
     values_N: Tensor
     offsets: Tensor
     num_samples: int
+    weights_N: Tensor | None = None
 
     def __post_init__(self) -> None:
         want = len(self.names) * self.num_samples + 1
