@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,18 @@ class Block:
             tensors.append(self.ids.weights_N)
         return sum(math.prod(t.shape) * t.element_size() for t in tensors)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes as plain arrays: torch would hand over its shared memory."""
+        ids = self.ids
+        arrays = (ids.values_N, ids.offsets, ids.weights_N)
+        return _rebuild, (
+            ids.names,
+            tuple(None if tensor is None else tensor.numpy() for tensor in arrays),
+            ids.num_samples,
+            {name: tensor.numpy() for name, tensor in self.dense.items()},
+            self.counts,
+        )
+
 
 def select(blocks: Sequence[Block], rows: Rows) -> Block:
     """Return chosen samples of several blocks in the given order.
@@ -109,20 +121,45 @@ def join(blocks: Sequence[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
     num_samples = sum(block.num_samples for block in blocks)
-    counts = [block.counts for block in blocks]
+    counts = add_counts([block.counts for block in blocks])
+    return dataclasses.replace(select(blocks, np.arange(num_samples)), counts=counts)
+
+
+def add_counts(counts: Sequence[SlotCounts]) -> SlotCounts:
+    """Return what was noticed in several blocks together."""
     undeclared: dict[str, int] = {}
     for count in counts:
         for name, num_values in count.undeclared.items():
             undeclared[name] = undeclared.get(name, 0) + num_values
-    return dataclasses.replace(
-        select(blocks, np.arange(num_samples)),
-        counts=SlotCounts(
-            num_samples=sum(count.num_samples for count in counts),
-            seen=np.sum([count.seen for count in counts], axis=0, dtype=np.int64),
-            undeclared=undeclared,
-            num_empty=sum(count.num_empty for count in counts),
-        ),
+    return SlotCounts(
+        num_samples=sum(count.num_samples for count in counts),
+        seen=np.sum([count.seen for count in counts], axis=0, dtype=np.int64),
+        undeclared=undeclared,
+        num_empty=sum(count.num_empty for count in counts),
     )
+
+
+def _rebuild(
+    names: tuple[str, ...],
+    arrays: tuple[npt.NDArray[Any] | None, ...],
+    num_samples: int,
+    dense: Mapping[str, npt.NDArray[Any]],
+    counts: SlotCounts,
+) -> Block:
+    values, offsets, weights = (
+        None if array is None else torch.from_numpy(array) for array in arrays
+    )
+    assert values is not None
+    assert offsets is not None
+    ids = KeyedJagged(
+        names=names,
+        values_N=values,
+        offsets=offsets,
+        num_samples=num_samples,
+        weights_N=weights,
+    )
+    tensors = {name: torch.from_numpy(array) for name, array in dense.items()}
+    return Block(ids=ids, dense=tensors, counts=counts)
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:

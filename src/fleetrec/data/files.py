@@ -1,13 +1,12 @@
 """Which files hold the data, on this machine or behind a URL."""
 
 import dataclasses
-import glob
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, TypeVar, cast
 
-import fsspec
+import fsspec  # type: ignore[import-untyped]
 import numpy as np
 
 from fleetrec.core.errors import DataError
@@ -58,7 +57,7 @@ def list_files(data_path: str) -> tuple[DataFile, ...]:
         root = path
     else:
         root = _fixed_part(path)
-        matches = [Path(match) for match in glob.glob(data_path, recursive=True)]
+        matches = list(root.glob(str(path.relative_to(root))))
         found = [p for p in matches if p.is_file() and _counts(p.relative_to(root).parts)]
         if not matches:
             raise DataError(f"{path}: no such file or folder")

@@ -5,11 +5,12 @@ understanding are apart because one thread reads a file in order while several u
 """
 
 import dataclasses
+import functools
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import fleetrec.data.sources
 from fleetrec.config.job import DatasetOptions
@@ -45,6 +46,7 @@ class Piece(ABC):
     first_row: int  # counted from the beginning of the part
     end: int  # where reading goes on behind it, as the format counts
     fraction: float  # of the part that is read when this piece is
+    is_whole_batch: bool = False  # a batch ends behind it, whatever its size
 
     @property
     @abstractmethod
@@ -66,6 +68,10 @@ class BadRowError(DataError):
         super().__init__(message)
         self.row = row
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Come back whole from another process."""
+        return functools.partial(BadRowError, row=self.row), (str(self),)
+
 
 class Source(ABC):
     """One format. Instances are shared by threads: they hold nothing but what was declared."""
@@ -73,7 +79,9 @@ class Source(ABC):
     family: ClassVar[dict[str, type["Source"]]] = {}
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = ()  # of files that are read so unless the job says else
-    is_python: ClassVar[bool] = False  # understanding holds the GIL: use processes, not threads
+    # Understanding, or reading itself, holds the GIL: several do it in processes, not threads.
+    decodes_in_python: bool = False
+    reads_in_python: bool = False
 
     def __init_subclass__(cls, *, name: str) -> None:
         super().__init_subclass__()

@@ -33,7 +33,7 @@ class TextPiece(Piece):
         """Cut after at most ``max_rows`` lines."""
         at, num_lines = cut_lines(self.text, 0, max_rows)
         if at == len(self.text):
-            num_lines += self.text[-1:] != b"\n"
+            num_lines += bytes(self.text[-1:]) != b"\n"
             return dataclasses.replace(self, _num_lines=num_lines), None
         share = at / len(self.text)
         fraction = self.begin_fraction + (self.fraction - self.begin_fraction) * share
