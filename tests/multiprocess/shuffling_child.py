@@ -33,7 +33,7 @@ def main() -> None:
     for batch in memory.batches(batch_size=16, start=Cursor()):
         ids = batch.block.ids["id"].values.tolist()
         rows += zip(ids, batch.block.dense["d"].flatten().tolist(), strict=True)
-    print(json.dumps(rows))
+    json.dump(rows, sys.stdout)
     distributed.destroy_process_group()
 
 

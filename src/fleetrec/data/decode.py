@@ -13,6 +13,7 @@ from fleetrec.config.job import Filter
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block, join, select
+from fleetrec.data.scatter import scatter
 from fleetrec.data.source import BadRowError, Piece, Source
 from fleetrec.data.stream import RawBatch
 
@@ -167,7 +168,7 @@ def _row_salts(pieces: Sequence[Piece]) -> npt.NDArray[np.uint64]:
     for piece in pieces:
         digest = np.frombuffer(_digest(piece), np.uint64)[0]
         rows = np.arange(piece.first_row, piece.first_row + piece.num_rows, dtype=np.uint64)
-        salts.append(_mix(rows + digest))
+        salts.append(scatter(rows + digest))
     return np.concatenate(salts)
 
 
@@ -180,13 +181,5 @@ def _chance(salts: npt.NDArray[np.uint64], seeds: Sequence[int]) -> npt.NDArray[
     """Return a number in [0, 1) per row, the same whenever and wherever it is drawn."""
     mixed = salts
     for seed in seeds:
-        mixed = _mix(mixed ^ np.uint64(seed))
+        mixed = scatter(mixed ^ np.uint64(seed))
     return (mixed >> np.uint64(11)).astype(np.float64) / float(1 << 53)
-
-
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Scatter 64-bit numbers (the finalizer of SplitMix64)."""
-    mixed = values + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))

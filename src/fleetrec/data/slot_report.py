@@ -36,6 +36,10 @@ class SlotReport:
         self._num_empty += counts.num_empty
         self.num_samples += counts.num_samples
 
+    def coverage(self, name: str) -> float:
+        """Return the share of samples that have a declared slot."""
+        return int(self._seen[self._names.index(name)]) / max(1, self.num_samples)
+
     def is_due(self) -> bool:
         """Tell once that enough was read for a first judgement."""
         was_early, self._is_early = self._is_early, self.num_samples < FIRST_REPORT_SAMPLES
