@@ -21,6 +21,7 @@ from fleetrec.data.describe import DataStats, FeatureStats, describe
 from fleetrec.data.loader import Loader
 
 MAX_SHOWN = 8  # values of one feature in one sample
+MIN_WIDTH = 140  # of the table, where a terminal does not say
 BAR_WIDTH, BAR_HEIGHT = 320, 60
 
 STYLE = """
@@ -49,7 +50,8 @@ def show_stats(path: str | None, *, config: str, dataset: str | None, page: Path
     with _reading(loader) as batches:
         stats = describe(batches, inputs=loader.inputs, report=loader.report)
     typer.echo(f"{stats.num_samples} samples in {len(loader.files)} files")
-    Console().print(_stats_table(stats))
+    console = Console()
+    console.print(_stats_table(stats), width=max(console.width, MIN_WIDTH))
     if page is not None:
         page.write_text(_page(stats), encoding="utf-8")
         typer.echo(f"page: {page}")
