@@ -50,8 +50,7 @@ def show_stats(path: str | None, *, config: str, dataset: str | None, page: Path
     with _reading(loader) as batches:
         stats = describe(batches, inputs=loader.inputs, report=loader.report)
     typer.echo(f"{stats.num_samples} samples in {len(loader.files)} files")
-    console = Console()
-    console.print(_stats_table(stats), width=max(console.width, MIN_WIDTH))
+    Console(width=max(Console().width, MIN_WIDTH)).print(_stats_table(stats))
     if page is not None:
         page.write_text(_page(stats), encoding="utf-8")
         typer.echo(f"page: {page}")
