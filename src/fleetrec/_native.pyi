@@ -20,6 +20,24 @@ def cut_lines(text: Buffer, begin: int, max_lines: int) -> tuple[int, int]:
         ValueError: ``begin`` lies behind the end of the text.
     """
 
+def select_rows(
+    blocks: Sequence[
+        tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32] | None, int]
+    ],
+    num_columns: int,
+    rows: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32] | None]:
+    """Pick samples out of blocks of id lists, in the order of ``rows``.
+
+    A block is (ids, offsets, weights, num_samples), laid out as in ``ParsedSlots``; rows are
+    numbered through all blocks. Returns ids, offsets and weights; weights are None if no block has
+    any, and 1 for ids of blocks without.
+
+    Raises:
+        ValueError: The offsets of a block do not fit.
+        IndexError: A row that no block has.
+    """
+
 class SlotTextError(ValueError):
     """Slot text that does not keep to the grammar; points at the first bad token.
 

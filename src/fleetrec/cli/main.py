@@ -25,6 +25,8 @@ models_app = typer.Typer(invoke_without_command=True)
 app.add_typer(models_app, name="models")
 table_app = typer.Typer(help="Look into tables on disk, and make them.", no_args_is_help=True)
 app.add_typer(table_app, name="table")
+data_app = typer.Typer(help="Look at data as a model would see it.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
 
 JobArgument = Annotated[
     str, typer.Argument(help="A yaml file, a folder with config.yaml, or a model such as rank/dnn.")
@@ -110,6 +112,70 @@ def models(
     from fleetrec.cli.models import list_models
 
     list_models(as_json=json)
+
+
+PathArgument = Annotated[
+    str | None,
+    typer.Argument(help="A file, folder, pattern or URL; by default the data_path of the job."),
+]
+ConfigOption = Annotated[
+    str, typer.Option("--config", "-c", help="The job whose data set says how to read.")
+]
+DatasetOption = Annotated[
+    str | None, typer.Option("--dataset", help="A data set of the job; by default the first.")
+]
+
+
+@data_app.command("head")
+def data_head(
+    path: PathArgument = None,
+    *,
+    config: ConfigOption,
+    dataset: DatasetOption = None,
+    num_rows: Annotated[int, typer.Option("-n", min=1, help="How many samples.")] = 3,
+) -> None:
+    """Print the first samples, feature by feature.
+
+    Example: fleetrec data head --config rank/dnn
+    """
+    from fleetrec.cli.data import show_head
+
+    show_head(path, config=config, dataset=dataset, num_rows=num_rows)
+
+
+@data_app.command("stats")
+def data_stats(
+    path: PathArgument = None,
+    *,
+    config: ConfigOption,
+    dataset: DatasetOption = None,
+    page: Annotated[Path | None, typer.Option("--html", help="Write a page with plots.")] = None,
+) -> None:
+    """Print coverage, different ids, lengths and ranges of every feature.
+
+    Example: fleetrec data stats --config rank/dnn --html data.html
+    """
+    from fleetrec.cli.data import show_stats
+
+    show_stats(path, config=config, dataset=dataset, page=page)
+
+
+@data_app.command("convert")
+def data_convert(
+    target: Annotated[Path, typer.Argument(help="The file to write.")],
+    path: PathArgument = None,
+    *,
+    config: ConfigOption,
+    dataset: DatasetOption = None,
+    to: Annotated[str, typer.Option(help="slot_text, csv, parquet or arrow.")] = "parquet",
+) -> None:
+    """Write a data set in another format; reading it gives the same batches.
+
+    Example: fleetrec data convert clicks.parquet --config rank/dnn
+    """
+    from fleetrec.cli.data import convert_data
+
+    convert_data(path, target, config=config, dataset=dataset, to=to)
 
 
 CheckpointArgument = Annotated[

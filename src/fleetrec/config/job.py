@@ -1,13 +1,18 @@
 """The one typed configuration behind every front door: what shall be run, complete and checked."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializeAsAny
+from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from fleetrec.config.options import Options
 
 OptimizerName = Literal["sgd", "adam", "adagrad"]
+
+
+def _to_text(path: Any) -> Any:
+    return str(path) if isinstance(path, Path) else path
 
 
 class OptimizerOptions(Options):
@@ -24,18 +29,81 @@ class DenseSlot(Options):
     shape: tuple[int, ...]
 
 
+class TextTableOptions(Options):
+    """How text is cut into columns, and a cell into several values.
+
+    Without ``columns`` the first line of a file names them. ``weight_separator`` parts an id from
+    its weight within a cell.
+    """
+
+    separator: str = ","
+    quote: str = '"'
+    columns: tuple[str, ...] = ()
+    list_separator: str = "|"
+    weight_separator: str | None = None
+
+
+class IdRule(Options):
+    """How the values of one sparse feature become ids.
+
+    By place in a vocabulary (a list, or a file with one value per line; from 1 on, 0 is for all
+    others), else by hash where values are text, and then modulo ``buckets`` where that is given.
+    """
+
+    vocabulary: tuple[str, ...] = ()
+    vocabulary_path: str | None = None
+    buckets: int | None = Field(default=None, gt=0)
+
+
+class Filter(Options):
+    """A sample stays if the value of a feature compares so; a list of ids, if one of them does."""
+
+    feature: str
+    op: Literal["==", "!=", "<", "<=", ">", ">="]
+    value: float
+
+
+class ReaderOptions(Options):
+    """A reader of the user's own: a class in a file, and the settings it may ask for."""
+
+    path: Path
+    class_name: str = "Reader"
+    settings: Mapping[str, Any] = Field(default_factory=dict)
+
+
+class BadRowOptions(Options):
+    """What happens at a row that cannot be understood; past ``limit`` skipped ones a run ends."""
+
+    policy: Literal["raise", "skip"] = "raise"
+    limit: int = Field(default=1000, ge=0)
+
+
 class DatasetOptions(Options):
-    """Files of slot text and how to read them."""
+    """Files and how to read them.
+
+    ``format`` is the name of a source; without it the suffix of the files tells, and other files
+    are slot text. ``shuffle_rows`` is the number of samples that are shuffled together.
+    """
 
     name: str
-    kind: Literal["DataLoader", "QueueDataset"] = "DataLoader"
-    data_path: Path
+    kind: Literal["DataLoader", "QueueDataset", "InMemoryDataset"] = "DataLoader"
+    data_path: Annotated[str, BeforeValidator(_to_text)]
     batch_size: int = Field(gt=0)
     sparse: tuple[str, ...] = ()
     dense: tuple[DenseSlot, ...] = ()
     padding: int = 0
     thread_num: int = Field(default=1, gt=0)
     shuffle_files: bool = False
+    shuffle_rows: int = Field(default=0, ge=0)
+    format: str | None = None
+    text_table: TextTableOptions = TextTableOptions()
+    id_rules: Mapping[str, IdRule] = Field(default_factory=dict)
+    pipe_command: str | None = None
+    reader: ReaderOptions | None = None
+    bad_rows: BadRowOptions = BadRowOptions()
+    filters: tuple[Filter, ...] = ()
+    sample_ratio: float = Field(default=1.0, gt=0, le=1)
+    sample_weight: str | None = None
 
 
 class PhaseOptions(Options):

@@ -28,7 +28,8 @@ class Batch:
 
     ``embedded`` is filled before a model sees the batch: the vectors that its embeddings
     asked for, pooled by group and sequences by name. ``event_time`` is when the samples
-    happened, in seconds.
+    happened, in seconds. ``weights_B``, if the data has them, say how much each sample counts in
+    the loss.
     """
 
     ids: KeyedJagged
@@ -37,6 +38,7 @@ class Batch:
     progress: float = 0.0
     event_time: int = 0
     embedded: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
+    weights_B: Tensor | None = None
     _labels: dict[str, Tensor] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -75,5 +77,6 @@ class Batch:
             self,
             ids=self.ids.to(device),
             dense={name: value.to(device) for name, value in self.dense.items()},
+            weights_B=None if self.weights_B is None else self.weights_B.to(device),
             _labels={},
         )

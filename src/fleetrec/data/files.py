@@ -1,42 +1,72 @@
-"""Which files hold the data."""
+"""Which files hold the data, on this machine or behind a URL."""
 
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, TypeVar, cast
 
+import fsspec  # type: ignore[import-untyped]
 import numpy as np
 
 from fleetrec.core.errors import DataError
 
+T = TypeVar("T")
+
+SEPARATOR = "://"
+MARKERS = ("_SUCCESS",)  # files by which other programs say that a folder is complete
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One file, its name within the data set, and its size on disk."""
+    """One file (a path, or a URL that fsspec understands), its name in the data set, its size."""
 
-    path: Path
+    path: str
     name: str
     num_bytes: int
 
+    @property
+    def suffix(self) -> str:
+        """Return the last suffix of the name, in small letters."""
+        return PurePosixPath(self.name).suffix.lower()
 
-def list_files(data_path: Path) -> tuple[DataFile, ...]:
-    """Return all files below a folder (or the one file), sorted by path, hidden ones left out."""
-    if data_path.is_file():
-        return (_data_file(data_path, data_path.parent),)
-    if not data_path.is_dir():
-        raise DataError(f"{data_path}: no such file or folder")
-    found = [
-        path
-        for path in data_path.rglob("*")
-        if path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(data_path).parts)
-    ]
+    @property
+    def is_gzip(self) -> bool:
+        """Tell whether the file is decompressed while it is read."""
+        return self.suffix == ".gz"
+
+    def open(self) -> BinaryIO:
+        """Open the bytes as they are stored."""
+        if SEPARATOR not in self.path:
+            return Path(self.path).open("rb")
+        return cast(BinaryIO, fsspec.open(self.path, "rb").open())
+
+
+def list_files(data_path: str) -> tuple[DataFile, ...]:
+    """Return the files of a folder, a file, a glob pattern or a URL, sorted by path.
+
+    Hidden files, those in hidden folders, and markers such as ``_SUCCESS`` are left out.
+    """
+    if SEPARATOR in data_path:
+        return _remote_files(data_path)
+    path = Path(data_path)
+    if path.is_file():
+        return (_data_file(path, path.parent),)
+    if path.is_dir():
+        found = [p for p in path.rglob("*") if p.is_file() and _counts(p.relative_to(path).parts)]
+        root = path
+    else:
+        root = _fixed_part(path)
+        matches = list(root.glob(str(path.relative_to(root))))
+        found = [p for p in matches if p.is_file() and _counts(p.relative_to(root).parts)]
+        if not matches:
+            raise DataError(f"{path}: no such file or folder")
     if not found:
-        raise DataError(f"{data_path}: the folder holds no data file (hidden files do not count)")
-    return tuple(_data_file(path, data_path) for path in sorted(found, key=str))
+        raise DataError(f"{path}: the folder holds no data file (hidden files do not count)")
+    return tuple(_data_file(p, root) for p in sorted(found, key=str))
 
 
-def shuffled_files(files: Sequence[DataFile], *, seed: int, epoch: int) -> tuple[DataFile, ...]:
+def shuffled_files(files: Sequence[T], *, seed: int, epoch: int) -> tuple[T, ...]:
     """Return the files in the order of one epoch; the same seed gives the same order."""
     order = np.random.default_rng([seed, epoch]).permutation(len(files))
     return tuple(files[i] for i in order)
@@ -48,6 +78,45 @@ def fingerprint(files: Sequence[DataFile]) -> str:
     return hashlib.sha256(listing.encode()).hexdigest()
 
 
+def _remote_files(url: str) -> tuple[DataFile, ...]:
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        has_pattern = any(mark in path for mark in "*?[")
+        found = system.glob(path, detail=True) if has_pattern else system.find(path, detail=True)
+    except ImportError as error:
+        raise DataError(f"{url}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{url}: cannot be listed: {error}") from error
+    root = PurePosixPath(path).parent if len(found) == 1 or has_pattern else PurePosixPath(path)
+    files = []
+    for name, details in sorted(found.items()):
+        inner = _below(PurePosixPath(name), root)
+        if details.get("type") == "file" and _counts(PurePosixPath(inner).parts):
+            whole = system.unstrip_protocol(name)
+            files.append(DataFile(path=whole, name=inner, num_bytes=int(details["size"] or 0)))
+    if not files:
+        raise DataError(f"{url}: no such file or folder, or it holds no data file")
+    return tuple(files)
+
+
+def _below(path: PurePosixPath, root: PurePosixPath) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def _fixed_part(pattern: Path) -> Path:
+    """Return the folder above the first step of a pattern that can vary."""
+    fixed = Path(pattern.anchor)
+    for part in pattern.parts[len(fixed.parts) : -1]:
+        if any(mark in part for mark in "*?["):
+            break
+        fixed /= part
+    return fixed
+
+
+def _counts(parts: Sequence[str]) -> bool:
+    return parts[-1] not in MARKERS and not any(part.startswith(".") for part in parts)
+
+
 def _data_file(path: Path, root: Path) -> DataFile:
     name = str(path.relative_to(root))
-    return DataFile(path=path, name=name, num_bytes=path.stat().st_size)
+    return DataFile(path=str(path), name=name, num_bytes=path.stat().st_size)

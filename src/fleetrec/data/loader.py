@@ -1,121 +1,204 @@
-"""Batches in order, parsed ahead of the training loop by threads that hold no GIL."""
+"""Batches of a data set, epoch by epoch, made ready ahead of the training loop."""
 
 import contextlib
 import dataclasses
 import functools
-import queue
-import threading
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self
+import logging
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
+from fleetrec.core.errors import DataError
 from fleetrec.core.event_time import event_time_of
-from fleetrec.data.files import DataFile, list_files, shuffled_files
-from fleetrec.data.lines import LineBatch, line_batches
-from fleetrec.data.slot_text import ParsedBatch, SlotReport, SlotTextDecoder
+from fleetrec.data.decode import Decoded, Decoder, check_filters
+from fleetrec.data.files import list_files, shuffled_files
+from fleetrec.data.memory import MemoryRows
+from fleetrec.data.plan import Share, plan_parts
+from fleetrec.data.prefetch import QUEUED_PER_THREAD, Background, BackgroundProcess, mapped_ahead
+from fleetrec.data.slot_report import SlotReport
+from fleetrec.data.source import Part, build_source
+from fleetrec.data.stream import raw_batches
+from fleetrec.data.windows import Windows
 
-QUEUED_PER_THREAD = 4
+logger = logging.getLogger(__name__)
+
+ONE_WORKER = Share()
+NUM_FAULTS_SHOWN = 10
 
 
 class Loader:
-    """Reads the files of a data set, epoch by epoch."""
+    """Reads the files of a data set, or one worker's share of them."""
 
-    def __init__(self, options: DatasetOptions, *, seed: int) -> None:
+    def __init__(self, options: DatasetOptions, *, seed: int, share: Share = ONE_WORKER) -> None:
         self._options = options
         self._seed = seed
-        self._decoder = SlotTextDecoder(options)
         self.files = list_files(options.data_path)
+        source = build_source(options, self.files)
+        check_filters(source)
+        self._decoder = Decoder(source=source, seed=seed)
+        self._parts = plan_parts(self.files, source, share)
+        self._memory: MemoryRows | None = None
+        self._num_bad_rows = 0
         self.report = SlotReport(options)
 
     @property
     def inputs(self) -> Inputs:
-        """Return the features that the batches hold."""
-        return self._decoder.inputs
+        """Return the features that the batches hold; the weight of a sample is none of them."""
+        inputs = self._decoder.source.inputs
+        dense = {n: shape for n, shape in inputs.dense.items() if n != self._options.sample_weight}
+        return dataclasses.replace(inputs, dense=dense)
 
     @contextlib.contextmanager
     def epoch(self, epoch: int, *, start: Cursor | None = None) -> Iterator[Iterator[Batch]]:
         """Give the batches of one epoch from ``start`` on; leaving the block stops the threads."""
-        lines = line_batches(
-            self._order(epoch), batch_size=self._options.batch_size, start=start or Cursor()
-        )
-        decode = functools.partial(self._decoder.decode, event_time=event_time_of(epoch))
-        with _Prefetcher(lines, decode, num_threads=self._options.thread_num) as parsed:
-            yield self._counted(parsed)
+        start = start or Cursor()
+        with contextlib.ExitStack() as stack:
+            if self._options.kind == "InMemoryDataset":
+                decoded = self._from_memory(epoch, start=start)
+            else:
+                decoded = stack.enter_context(self._decoded(epoch, start=start))
+                if self._decoder.loses_rows or self._options.shuffle_rows:
+                    decoded = self._windows(decoded, epoch, start=start)
+                    ahead = Background(decoded, num_ahead=QUEUED_PER_THREAD, name="shuffle")
+                    decoded = stack.enter_context(ahead)
+            yield self._batches(decoded, event_time=event_time_of(epoch))
 
-    def _order(self, epoch: int) -> tuple[DataFile, ...]:
+    def load_into_memory(self) -> MemoryRows:
+        """Read everything; later epochs do not read again."""
+        if self._memory is None:
+            with self._decoded(0, start=Cursor()) as decoded:
+                self._memory = MemoryRows.gather(
+                    map(self._noticed, decoded), inputs=self._decoder.source.inputs
+                )
+        return self._memory
+
+    def _decoded(
+        self, epoch: int, *, start: Cursor
+    ) -> contextlib.AbstractContextManager[Iterator[Decoded]]:
+        parts = self._order(epoch)
+        source, num_threads = self._decoder.source, self._options.thread_num
+        if self._options.kind != "DataLoader" or (source.reads_in_python and num_threads > 1):
+            return self._by_turns(parts, epoch, start=start)
+        size = self._options.batch_size
+        return mapped_ahead(
+            functools.partial(self._decoder, epoch=epoch),
+            raw_batches(source, parts, batch_size=size, start=start),
+            num_threads=num_threads,
+            in_processes=source.decodes_in_python and num_threads > 1,
+        )
+
+    @contextlib.contextmanager
+    def _by_turns(
+        self, parts: Sequence[Part], epoch: int, *, start: Cursor
+    ) -> Iterator[Iterator[Decoded]]:
+        """Let every reader have files of its own; their batches come in turns, so in one order."""
+        num_readers = max(1, min(self._options.thread_num, len(parts)))
+        if start.readers and len(start.readers) != num_readers:
+            raise DataError(
+                f"data set {self._options.name}: the cursor is of {len(start.readers)} readers, "
+                f"this run has {num_readers}; keep thread_num when a run is resumed"
+            )
+        cursors = start.readers or (Cursor(),) * num_readers
+        with contextlib.ExitStack() as stack:
+            readers: list[Iterator[Decoded]] = []
+            for i, cursor in enumerate(cursors):
+                make = functools.partial(
+                    _read_and_decode,
+                    self._decoder,
+                    parts[i::num_readers],
+                    epoch=epoch,
+                    start=cursor,
+                )
+                readers.append(stack.enter_context(self._in_background(make)))
+            yield _take_turns(readers, dataclasses.replace(start, readers=cursors))
+
+    def _in_background(
+        self, make: Callable[[], Generator[Decoded]]
+    ) -> Background[Decoded] | BackgroundProcess[Decoded]:
+        source = self._decoder.source
+        if source.decodes_in_python or source.reads_in_python:
+            return BackgroundProcess(make, num_ahead=QUEUED_PER_THREAD)
+        return Background(make(), num_ahead=QUEUED_PER_THREAD, name="read")
+
+    def _windows(
+        self, decoded: Iterator[Decoded], epoch: int, *, start: Cursor
+    ) -> Generator[Decoded]:
+        windows = Windows(
+            batch_size=self._options.batch_size,
+            num_rows=self._options.shuffle_rows,
+            seed=self._seed,
+            epoch=epoch,
+        )
+        yield from windows.batches(decoded, start=start)
+
+    def _from_memory(self, epoch: int, *, start: Cursor) -> Iterator[Decoded]:
+        memory = self.load_into_memory()
+        memory.shuffle(seed=self._seed, epoch=epoch)
+        return memory.batches(batch_size=self._options.batch_size, start=start)
+
+    def _order(self, epoch: int) -> tuple[Part, ...]:
         if not self._options.shuffle_files:
-            return self.files
-        return shuffled_files(self.files, seed=self._seed, epoch=epoch)
+            return self._parts
+        return shuffled_files(self._parts, seed=self._seed, epoch=epoch)
 
-    def _counted(self, parsed: Iterator[ParsedBatch]) -> Iterator[Batch]:
-        for item in parsed:
-            self.report.add(item.slots)
-            yield item.batch
+    def _batches(self, decoded: Iterator[Decoded], *, event_time: int) -> Iterator[Batch]:
+        for item in decoded:
+            self._noticed(item)
+            if not item.block.num_samples:
+                continue
+            dense = dict(item.block.dense)
+            weight = self._options.sample_weight
+            yield Batch(
+                ids=item.block.ids,
+                weights_B=None if weight is None else dense.pop(weight).flatten(),
+                dense=dense,
+                cursor=item.end,
+                progress=item.progress,
+                event_time=event_time,
+            )
+
+    def _noticed(self, decoded: Decoded) -> Decoded:
+        """Count features and bad rows; a run with too many of those ends."""
+        self.report.add(decoded.block.counts)
+        for fault in decoded.faults:
+            self._num_bad_rows += 1
+            if self._num_bad_rows <= NUM_FAULTS_SHOWN:
+                logger.warning("passed over: %s", fault)
+            limit = self._options.bad_rows.limit
+            if self._num_bad_rows > limit:
+                raise DataError(f"more than {limit} bad rows (max_bad_rows); the last: {fault}")
+        return decoded
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _End:
-    """The last thing in the queue: reading is over, well or not."""
+def _read_and_decode(
+    decoder: Decoder, parts: Sequence[Part], *, epoch: int, start: Cursor
+) -> Generator[Decoded]:
+    size = decoder.source.options.batch_size
+    for raw in raw_batches(decoder.source, parts, batch_size=size, start=start):
+        yield decoder(raw, epoch=epoch)
 
-    error: BaseException | None = None
 
-
-class _Prefetcher:
-    """One thread reads, ``num_threads`` parse, the caller receives in order."""
-
-    def __init__(
-        self,
-        lines: Generator[LineBatch],
-        decode: Callable[[LineBatch], ParsedBatch],
-        *,
-        num_threads: int,
-    ) -> None:
-        self._lines = lines
-        self._decode = decode
-        self._parsers = ThreadPoolExecutor(num_threads, thread_name_prefix="fleetrec-parse")
-        self._queue: queue.Queue[Future[ParsedBatch] | _End] = queue.Queue(
-            QUEUED_PER_THREAD * num_threads
+def _take_turns(readers: Sequence[Iterator[Decoded]], start: Cursor) -> Iterator[Decoded]:
+    """Yield a batch of each reader in turn, passing over those that have no more."""
+    cursor, progress = start, [0.0] * len(readers)
+    waiting = list(range(len(readers)))
+    while waiting:
+        turn = min(waiting, key=lambda i: (i - cursor.turn) % len(readers))
+        decoded = next(readers[turn], None)
+        if decoded is None:
+            waiting.remove(turn)
+            progress[turn] = 1.0
+            continue
+        cursors = list(cursor.readers)
+        cursors[turn] = decoded.end
+        progress[turn] = decoded.progress
+        end = Cursor(
+            readers=tuple(cursors),
+            turn=(turn + 1) % len(readers),
+            samples=cursor.samples + decoded.block.num_samples,
         )
-        self._stopping = threading.Event()
-        self._reader = threading.Thread(target=self._read, name="fleetrec-read", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._reader.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        while self._reader.is_alive():  # it may be waiting for room in the queue
-            with contextlib.suppress(queue.Empty):
-                self._queue.get(timeout=0.01)
-        self._reader.join()
-        self._lines.close()
-        self._parsers.shutdown(cancel_futures=True)
-
-    def __iter__(self) -> Iterator[ParsedBatch]:
-        return self
-
-    def __next__(self) -> ParsedBatch:
-        if self._stopping.is_set():
-            raise RuntimeError("the epoch has been left; read its batches inside the block")
-        item = self._queue.get()
-        if isinstance(item, _End):
-            self._queue.put(item)
-            if item.error is not None:
-                raise item.error
-            raise StopIteration
-        return item.result()
-
-    def _read(self) -> None:
-        end = _End()
-        try:
-            for lines in self._lines:
-                if self._stopping.is_set():
-                    return
-                self._queue.put(self._parsers.submit(self._decode, lines))
-        except Exception as error:  # noqa: BLE001 - raised again in __next__
-            end = _End(error)
-        self._queue.put(end)
+        yield dataclasses.replace(
+            decoded, begin=cursor, end=end, progress=sum(progress) / len(readers)
+        )
+        cursor = end

@@ -24,9 +24,15 @@ class BinaryTask(Task):
         self._prediction = prediction
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the mean log loss."""
-        logit_B = _output(outputs, self._logit)
-        return functional.binary_cross_entropy_with_logits(logit_B, batch.label(self.label))
+        """Return the mean log loss; where samples have weights, over those that count at all."""
+        logit_B, weights_B = _output(outputs, self._logit), batch.weights_B
+        labels_B = batch.label(self.label)
+        if weights_B is None:
+            return functional.binary_cross_entropy_with_logits(logit_B, labels_B)
+        total = functional.binary_cross_entropy_with_logits(
+            logit_B, labels_B, weight=weights_B, reduction="sum"
+        )
+        return total / weights_B.count_nonzero().clamp(min=1)
 
     def new_metric(self) -> Metric:
         """Return an empty metric."""

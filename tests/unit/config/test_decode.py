@@ -97,7 +97,7 @@ def test_a_job_is_complete(job_file, tmp_path):
     assert phase.model_path == tmp_path / "model.py"
     assert phase.optimizer is not None
     assert (phase.optimizer.name, phase.optimizer.lr) == ("sgd", 0.1)
-    assert phase.dataset.data_path == tmp_path / "data"
+    assert phase.dataset.data_path == str(tmp_path / "data")
     assert phase.dataset.sparse == ("click", "1")
     assert [(slot.name, slot.shape) for slot in phase.dataset.dense] == [("d", (2, 3))]
 
@@ -226,8 +226,8 @@ def test_a_section_of_nonsense_is_a_problem_and_no_crash(job_file, section, valu
         ),
         (
             "dataset.data.type=dataloader",
-            "-o: dataset.data.type: expected 'DataLoader' or 'QueueDataset', got 'dataloader'; "
-            "did you mean 'DataLoader'?",
+            "-o: dataset.data.type: expected 'DataLoader', 'QueueDataset' or 'InMemoryDataset', "
+            "got 'dataloader'; did you mean 'DataLoader'?",
         ),
         (
             "hyper_parameters.optimizer.class=adamm",
@@ -363,10 +363,9 @@ def test_an_optimizer_strategy_is_a_notice(job_file):
 
 
 def test_what_is_read_differently_is_a_notice_given_once(job_file):
-    keys = ("mode=[infer, infer]", "runner.infer.epochs=3", "dataset.data.type=QueueDataset")
+    keys = ("mode=[infer, infer]", "runner.infer.epochs=3")
     assert decode_file(job_file(), *keys).notices == (
         "-o: runner.infer.epochs: inference makes one pass",
-        "-o: dataset.data.type: QueueDataset is read as DataLoader in this version: in order",
     )
 
 

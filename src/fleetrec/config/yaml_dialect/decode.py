@@ -22,9 +22,9 @@ from fleetrec.config.yaml_dialect.schema import (
     forward_slashes,
 )
 from fleetrec.config.yaml_dialect.translate import (
-    dataset_notices,
     dataset_options,
     dataset_problems,
+    flat_settings,
     phase_problems,
     run_options,
     runner_notices,
@@ -100,7 +100,9 @@ class _Decoder:
             if phase is not None
         }
         optimizer, models = self._hyper_parameters(
-            classes, are_all_known=self._are_models_known(phases, classes)
+            classes,
+            are_all_known=self._are_models_known(phases, classes)
+            and not any(dataset and dataset.data_converter for _, dataset in datasets.values()),
         )
         self._problems.check()
         assert top is not None
@@ -110,7 +112,11 @@ class _Decoder:
                 model_path=Path(phase.model),
                 model=models[phase.model],
                 optimizer=optimizer,
-                dataset=dataset_options(_sound(datasets[phase.dataset_name]), phase),
+                dataset=dataset_options(
+                    _sound(datasets[phase.dataset_name]),
+                    phase,
+                    settings=flat_settings(self._document.data),
+                ),
             )
             for phase in (_sound(phases[name]) for name in phases if name in used)
         )
@@ -159,8 +165,6 @@ class _Decoder:
                 continue
             for key, problem in dataset_problems(dataset).items():
                 self._problems.note((*dataset_at, key), problem)
-            for key, notice in dataset_notices(dataset).items():
-                self._notice((*dataset_at, key), notice)
 
     def _validate(self, want: type[OptionsT], data: Any, at: Location) -> OptionsT | None:
         if not isinstance(data, dict):

@@ -57,12 +57,12 @@ def locate_workspace(text: str | None, *, job_file: Path) -> Located:
     return found
 
 
-def locate_data(text: str) -> Path:
+def locate_data(text: str) -> str:
     """Resolve ``data_path``; ``paddlerec::dir`` and ``fleetrec::dir`` lie in the package."""
     for prefix in ("paddlerec::", "fleetrec::"):
         if text.startswith(prefix):
-            return PACKAGE / text.removeprefix(prefix)
-    return Path(text)
+            return str(PACKAGE / text.removeprefix(prefix))
+    return text
 
 
 def _in_zoo(text: str) -> Located | None:

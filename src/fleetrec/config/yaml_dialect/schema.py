@@ -46,6 +46,13 @@ def _words(value: Any) -> Any:
     return value.split() if isinstance(value, str) else value
 
 
+def _unescaped(value: Any) -> Any:
+    r"""Read ``\t`` and ``\001`` as other programs write them."""
+    if isinstance(value, str) and re.fullmatch(r"\\([0-7]{3})", value):
+        return chr(int(value[1:], 8))
+    return {"\\t": "\t"}.get(value, value) if isinstance(value, str) else value
+
+
 def _no_bool(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("expected a whole number")
@@ -59,6 +66,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 PathText = Annotated[str, BeforeValidator(forward_slashes)]
 MaybePath = Annotated[str | None, BeforeValidator(_none_if_empty)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Byte = Annotated[str, BeforeValidator(_unescaped), Field(min_length=1, max_length=1)]
 
 
 class Section(Options):
@@ -76,7 +84,7 @@ class Dataset(Section):
     """An entry of ``dataset``."""
 
     name: str
-    type: Literal["DataLoader", "QueueDataset"]
+    type: Literal["DataLoader", "QueueDataset", "InMemoryDataset"]
     batch_size: Int | None = Field(default=None, gt=0)
     data_path: PathText
     sparse_slots: Words = ()
@@ -84,6 +92,36 @@ class Dataset(Section):
     padding: Int = Field(default=0, ge=-(2**63), lt=2**63)
     data_converter: MaybePath = None
     reader_class_name: str = "Reader"
+    format: str | None = None
+    pipe_command: str | None = None
+    separator: Byte | None = None
+    quote: Byte | None = None
+    columns: Words = ()
+    list_separator: str | None = Field(default=None, min_length=1)
+    weight_separator: Byte | None = None
+    vocabularies: dict[str, PathText | tuple[str, ...]] = Field(default_factory=dict)
+    buckets: dict[str, Annotated[Int, Field(gt=0)]] = Field(default_factory=dict)
+    shuffle_rows: Int = Field(default=0, ge=0)
+    bad_rows: Literal["raise", "skip"] = "raise"
+    max_bad_rows: Int | None = Field(default=None, ge=0)
+    filters: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    sample_ratio: float = Field(default=1.0, gt=0, le=1)
+    sample_weight: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_to_reader(cls, data: Any) -> Any:
+        """Let a reader of the user's own have keys that nobody else knows."""
+        if not isinstance(data, dict) or not data.get("data_converter"):
+            return data
+        return {key: value for key, value in data.items() if key in cls.model_fields}
+
+    @field_validator("filters")
+    @classmethod
+    def _check_filters(cls, filters: tuple[str, ...]) -> tuple[str, ...]:
+        for text in filters:
+            comparison(text)
+        return filters
 
     @field_validator("sparse_slots")
     @classmethod
@@ -203,6 +241,17 @@ class TopLevel(Section):
     hyper_parameters: dict[str, Any] = Field(default_factory=dict)
     debug: bool = False
     train: TrainKeys = TrainKeys()
+
+
+def comparison(text: str) -> tuple[str, str, float]:
+    """Split ``click == 1``."""
+    found = re.fullmatch(r"\s*(\S+)\s*(==|!=|<=|>=|<|>)\s*(\S+)\s*", text)
+    try:
+        if found is not None:
+            return found[1], found[2], float(found[3])
+    except ValueError:
+        pass
+    raise ValueError(f"expected a comparison such as 'click == 1', not {text!r}")
 
 
 def dense_shape(slot: str) -> tuple[str, tuple[int, ...]]:

@@ -1,34 +1,43 @@
 """From the words of the YAML dialect to the words of the program."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fleetrec.config.job import (
+    BadRowOptions,
     ClusterOptions,
     DatasetOptions,
     DenseSlot,
     DeviceOptions,
+    Filter,
+    IdRule,
     PhaseOptions,
+    ReaderOptions,
     RunOptions,
     SaveOptions,
+    TextTableOptions,
     WarmStartOptions,
 )
+from fleetrec.config.options import Options
 from fleetrec.config.yaml_dialect.locate import locate_data
-from fleetrec.config.yaml_dialect.schema import Dataset, Phase, Runner, TopLevel, dense_shape
+from fleetrec.config.yaml_dialect.schema import (
+    Dataset,
+    Phase,
+    Runner,
+    TopLevel,
+    comparison,
+    dense_shape,
+)
 
 STAGES = ("instance", "network", "startup", "runner", "terminal")
 
 
 def dataset_problems(dataset: Dataset) -> dict[str, str]:
     """Return what is wrong with a data set that a phase uses, by key."""
-    problems = {}
-    if dataset.data_converter is not None:
-        problems["data_converter"] = "custom readers are not available in this version"
-    elif dataset.reader_class_name != "Reader":
-        problems["reader_class_name"] = "given without data_converter"
-    elif not (dataset.sparse_slots or dataset.dense_slots):
-        problems["sparse_slots"] = "required, but neither sparse_slots nor dense_slots is there"
+    problems = _reader_problems(dataset)
+    if dataset.max_bad_rows is not None and dataset.bad_rows == "raise":
+        problems["max_bad_rows"] = "given without bad_rows: skip"
     if dataset.batch_size is None:
         problems["batch_size"] = "required, but missing"
     names = [*dataset.sparse_slots, *(dense_shape(slot)[0] for slot in dataset.dense_slots)]
@@ -36,16 +45,38 @@ def dataset_problems(dataset: Dataset) -> dict[str, str]:
     key = "sparse_slots" if set(twice) <= set(dataset.sparse_slots) else "dense_slots"
     if twice:
         problems[key] = f"slots declared twice: {', '.join(twice)}"
-    if not locate_data(dataset.data_path).exists():
-        problems["data_path"] = f"no such file or folder: {locate_data(dataset.data_path)}"
+    data_path = locate_data(dataset.data_path)
+    is_pattern = any(mark in data_path for mark in "*?[")
+    if "://" not in data_path and not is_pattern and not Path(data_path).exists():
+        problems["data_path"] = f"no such file or folder: {data_path}"
+    return problems | _id_rule_problems(dataset)
+
+
+def _reader_problems(dataset: Dataset) -> dict[str, str]:
+    problems = {}
+    if dataset.data_converter is not None:
+        if not Path(dataset.data_converter).is_file():
+            problems["data_converter"] = f"no such file: {dataset.data_converter}"
+        for key in ("format", "pipe_command"):
+            if getattr(dataset, key) is not None:
+                problems[key] = "given together with data_converter"
+    elif dataset.reader_class_name != "Reader":
+        problems["reader_class_name"] = "given without data_converter"
+    elif not (dataset.sparse_slots or dataset.dense_slots):
+        problems["sparse_slots"] = "required, but neither sparse_slots nor dense_slots is there"
     return problems
 
 
-def dataset_notices(dataset: Dataset) -> dict[str, str]:
-    """Return what the user of a data set should know, by key."""
-    if dataset.type == "QueueDataset":
-        return {"type": "QueueDataset is read as DataLoader in this version: in order"}
-    return {}
+def _id_rule_problems(dataset: Dataset) -> dict[str, str]:
+    problems = {}
+    for key in ("vocabularies", "buckets"):
+        unknown = sorted(set(getattr(dataset, key)) - set(dataset.sparse_slots))
+        if unknown and dataset.data_converter is None:
+            problems[key] = f"not among sparse_slots: {', '.join(unknown)}"
+    for slot, vocabulary in dataset.vocabularies.items():
+        if isinstance(vocabulary, str) and not Path(vocabulary).is_file():
+            problems["vocabularies"] = f"{slot}: no such file: {vocabulary}"
+    return problems
 
 
 def runner_notices(runner: Runner) -> dict[str, str]:
@@ -79,8 +110,13 @@ def runner_problems(runner: Runner) -> dict[str, str]:
     return {**problems, **_save_problems(runner)}
 
 
-def dataset_options(dataset: Dataset, phase: Phase) -> DatasetOptions:
-    """Join a data set with how its phase wants it read."""
+def dataset_options(
+    dataset: Dataset, phase: Phase, *, settings: Mapping[str, Any]
+) -> DatasetOptions:
+    """Join a data set with how its phase wants it read.
+
+    ``settings`` is the whole job file, which readers of the user's own may ask.
+    """
     assert dataset.batch_size is not None
     dense = [dense_shape(slot) for slot in dataset.dense_slots]
     return DatasetOptions(
@@ -93,7 +129,73 @@ def dataset_options(dataset: Dataset, phase: Phase) -> DatasetOptions:
         padding=dataset.padding,
         thread_num=phase.thread_num,
         shuffle_files=phase.shuffle_filelist,
+        shuffle_rows=dataset.shuffle_rows,
+        format=_format(dataset),
+        text_table=TextTableOptions(**_given(dataset, TextTableOptions)),
+        id_rules=_id_rules(dataset),
+        pipe_command=dataset.pipe_command,
+        reader=_reader(dataset, settings),
+        bad_rows=BadRowOptions(
+            policy=dataset.bad_rows,
+            **({} if dataset.max_bad_rows is None else {"limit": dataset.max_bad_rows}),
+        ),
+        filters=tuple(
+            Filter.model_validate({"feature": feature, "op": op, "value": value})
+            for feature, op, value in map(comparison, dataset.filters)
+        ),
+        sample_ratio=dataset.sample_ratio,
+        sample_weight=dataset.sample_weight,
     )
+
+
+def _format(dataset: Dataset) -> str | None:
+    if dataset.data_converter is not None:
+        return "user_reader"
+    return "pipe" if dataset.pipe_command is not None else dataset.format
+
+
+def _given(dataset: Dataset, options: type[Options]) -> dict[str, Any]:
+    """Return the keys of a data set that are fields of some options and were written."""
+    written = {key: getattr(dataset, key) for key in options.model_fields}
+    return {key: value for key, value in written.items() if value not in (None, ())}
+
+
+def _id_rules(dataset: Dataset) -> dict[str, IdRule]:
+    rules = {}
+    for slot in {*dataset.vocabularies, *dataset.buckets}:
+        vocabulary = dataset.vocabularies.get(slot, ())
+        is_path = isinstance(vocabulary, str)
+        rules[slot] = IdRule(
+            vocabulary=() if is_path else tuple(vocabulary),
+            vocabulary_path=vocabulary if isinstance(vocabulary, str) else None,
+            buckets=dataset.buckets.get(slot),
+        )
+    return rules
+
+
+def _reader(dataset: Dataset, settings: Mapping[str, Any]) -> ReaderOptions | None:
+    if dataset.data_converter is None:
+        return None
+    return ReaderOptions(
+        path=Path(dataset.data_converter),
+        class_name=dataset.reader_class_name,
+        settings=settings,
+    )
+
+
+def flat_settings(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job file by dotted keys; entries of a list are called by their name."""
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, list) and all(isinstance(v, dict) and "name" in v for v in value):
+            inner = flat_settings({str(entry["name"]): entry for entry in value})
+        elif isinstance(value, dict):
+            inner = flat_settings(value)
+        else:
+            flat[str(key)] = value
+            continue
+        flat |= {f"{key}.{name}": item for name, item in inner.items()}
+    return flat
 
 
 def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel) -> RunOptions:

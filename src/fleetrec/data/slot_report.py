@@ -1,20 +1,13 @@
-"""Slot text (``slot:value slot:value ...``, one sample per line) into batches."""
+"""Warns of features that do not occur as declared."""
 
 import collections
-import dataclasses
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from fleetrec._native import ParsedSlots, SlotParser, SlotTextError
 from fleetrec.config.job import DatasetOptions
-from fleetrec.core.batch import Batch, Inputs
-from fleetrec.core.errors import DataError
-from fleetrec.core.jagged import KeyedJagged
-from fleetrec.data.lines import LineBatch
+from fleetrec.data.block import SlotCounts
 
 # Slots are judged after so many samples, and again at the end of the data.
 FIRST_REPORT_SAMPLES = 10_000
@@ -34,14 +27,18 @@ class SlotReport:
         self._is_early = True
         self.num_samples = 0
 
-    def add(self, parsed: ParsedSlots) -> None:
+    def add(self, counts: SlotCounts) -> None:
         """Count one batch."""
-        self._seen += parsed.seen
-        for name, count in parsed.undeclared.items():
+        self._seen += counts.seen
+        for name, count in counts.undeclared.items():
             if name in self._undeclared or len(self._undeclared) < MAX_UNDECLARED:
                 self._undeclared[name] += count
-        self._num_empty += parsed.num_empty
-        self.num_samples += parsed.num_samples
+        self._num_empty += counts.num_empty
+        self.num_samples += counts.num_samples
+
+    def coverage(self, name: str) -> float:
+        """Return the share of samples that have a declared slot."""
+        return int(self._seen[self._names.index(name)]) / max(1, self.num_samples)
 
     def is_due(self) -> bool:
         """Tell once that enough was read for a first judgement."""
@@ -87,56 +84,3 @@ class SlotReport:
         news = [name for name in names if name not in self._reported]
         self._reported.update(news)
         return news
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedBatch:
-    """A batch, and what was noticed while parsing it."""
-
-    batch: Batch
-    slots: ParsedSlots
-
-
-class SlotTextDecoder:
-    """Parses the lines of a batch in native code; safe to call from several threads."""
-
-    def __init__(self, options: DatasetOptions) -> None:
-        self._sparse = options.sparse
-        self._shapes = {slot.name: slot.shape for slot in options.dense}
-        widths = [(name, math.prod(shape)) for name, shape in self._shapes.items()]
-        self._parser = SlotParser(list(options.sparse), widths, options.padding)
-
-    @property
-    def inputs(self) -> Inputs:
-        """Return what the batches hold."""
-        return Inputs(sparse=self._sparse, dense=self._shapes)
-
-    def decode(self, lines: LineBatch, *, event_time: int = 0) -> ParsedBatch:
-        """Return the batch, or raise a DataError that names file, line and token."""
-        try:
-            parsed = self._parser.parse([segment.text for segment in lines.segments])
-        except SlotTextError as error:
-            raise DataError(_locate(lines, error)) from None
-        dense = zip(self._shapes.items(), parsed.dense, strict=True)
-        batch = Batch(
-            ids=KeyedJagged(
-                names=self._sparse,
-                values_N=torch.from_numpy(parsed.ids),
-                offsets=torch.from_numpy(parsed.offsets),
-                num_samples=parsed.num_samples,
-            ),
-            dense={
-                name: torch.from_numpy(values).reshape(parsed.num_samples, *shape)
-                for (name, shape), values in dense
-            },
-            cursor=lines.cursor,
-            progress=lines.progress,
-            event_time=event_time,
-        )
-        return ParsedBatch(batch=batch, slots=parsed)
-
-
-def _locate(lines: LineBatch, error: SlotTextError) -> str:
-    segment = lines.segments[error.segment]
-    line = segment.first_line + error.line + 1
-    return f"{segment.file.path}:{line}: column {error.column}: {error.token!r}: {error.reason}"

@@ -1,0 +1,185 @@
+"""From raw rows to samples: understand them, pass over bad ones, keep the wanted ones."""
+
+import dataclasses
+import hashlib
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetrec.config.job import Filter
+from fleetrec.core.cursor import Cursor
+from fleetrec.core.errors import DataError
+from fleetrec.data.block import Block, join, select
+from fleetrec.data.scatter import scatter
+from fleetrec.data.source import BadRowError, Piece, Source
+from fleetrec.data.stream import RawBatch
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """Samples, where they stand, and what was wrong with rows that were passed over."""
+
+    block: Block
+    begin: Cursor
+    end: Cursor
+    progress: float
+    faults: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decoder:
+    """Everything between raw rows and samples; holds no state, so threads may share it."""
+
+    source: Source
+    seed: int
+
+    @property
+    def loses_rows(self) -> bool:
+        """Tell whether a batch may come out with fewer samples than it had rows."""
+        options = self.source.options
+        return bool(
+            options.filters or options.sample_ratio < 1 or options.bad_rows.policy == "skip"
+        )
+
+    def __call__(self, raw: RawBatch, *, epoch: int) -> Decoded:
+        """Return the samples of a batch of rows."""
+        faults: list[str] = []
+        if self.source.options.bad_rows.policy == "skip":
+            block, rows = self._decode_leniently(raw.pieces, faults)
+        else:
+            block = self.source.decode(raw.pieces)
+            rows = np.arange(block.num_samples)
+        keep = self._kept(block, raw.pieces, rows, epoch=epoch)
+        if keep is not None:
+            chosen = select([block], np.flatnonzero(keep).astype(np.int64))
+            block = dataclasses.replace(chosen, counts=block.counts)
+        return Decoded(
+            block=block,
+            begin=raw.begin,
+            end=raw.end,
+            progress=raw.progress,
+            faults=tuple(faults),
+        )
+
+    def _decode_leniently(
+        self, pieces: Sequence[Piece], faults: list[str]
+    ) -> tuple[Block, npt.NDArray[np.int64]]:
+        """Decode around bad rows; returns the block and the numbers of its rows."""
+        blocks: list[Block] = []
+        rows: list[npt.NDArray[np.int64]] = []
+        rest, first = tuple(pieces), 0
+        while rest:
+            try:
+                good: Block | None = self.source.decode(rest)
+                bad_row = None
+            except BadRowError as error:
+                faults.append(str(error))
+                bad_row = error.row
+                before, rest = _split(rest, bad_row)
+                _, rest = _split(rest, 1)
+                good = self.source.decode(before) if before else None
+            if good is not None:
+                blocks.append(good)
+                rows.append(np.arange(first, first + good.num_samples))
+            if bad_row is None:
+                break
+            first += bad_row + 1
+        if not blocks:
+            return Block.empty(self.source.inputs), np.arange(0)
+        return join(blocks), np.concatenate(rows)
+
+    def _kept(
+        self,
+        block: Block,
+        pieces: Sequence[Piece],
+        rows: npt.NDArray[np.int64],
+        *,
+        epoch: int,
+    ) -> Mask | None:
+        """Return which samples stay; None: all."""
+        options = self.source.options
+        masks = [_passes(block, wanted) for wanted in options.filters]
+        if options.sample_ratio < 1:
+            salts = _row_salts(pieces)[rows]
+            masks.append(_chance(salts, [self.seed, epoch]) < options.sample_ratio)
+        return np.logical_and.reduce(masks) if masks else None
+
+
+def check_filters(source: Source) -> None:
+    """Look whether the features that filters name are there."""
+    known = (*source.inputs.sparse, *source.inputs.dense)
+    for wanted in source.options.filters:
+        if wanted.feature not in known:
+            raise DataError(
+                f"data set {source.options.name}: filters: no feature is called "
+                f"{wanted.feature!r}; known: {', '.join(known)}"
+            )
+
+
+def _split(pieces: Sequence[Piece], num_rows: int) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    before: list[Piece] = []
+    for i, piece in enumerate(pieces):
+        if num_rows == 0:
+            return tuple(before), tuple(pieces[i:])
+        head, tail = piece.take(num_rows)
+        before.append(head)
+        num_rows -= head.num_rows
+        if tail is not None:
+            return tuple(before), (tail, *pieces[i + 1 :])
+    return tuple(before), ()
+
+
+def _passes(block: Block, wanted: Filter) -> Mask:
+    compare = _comparison(wanted.op)
+    if wanted.feature in block.dense:
+        values = block.dense[wanted.feature].flatten(1).numpy()
+        return np.asarray(compare(values, np.float32(wanted.value)).all(axis=1))
+    jagged = block.ids[wanted.feature]
+    hits = compare(jagged.values.numpy(), wanted.value)
+    samples = np.repeat(np.arange(block.num_samples), jagged.lengths().numpy())
+    found = np.zeros(block.num_samples, np.bool_)
+    found[samples[hits]] = True
+    return found
+
+
+def _comparison(op: str) -> Callable[[Any, Any], Any]:
+    match op:
+        case "==":
+            return operator.eq
+        case "!=":
+            return operator.ne
+        case "<":
+            return operator.lt
+        case "<=":
+            return operator.le
+        case ">":
+            return operator.gt
+    return operator.ge
+
+
+def _row_salts(pieces: Sequence[Piece]) -> npt.NDArray[np.uint64]:
+    """Return a number for every row that depends on its file and its place there alone."""
+    salts = []
+    for piece in pieces:
+        digest = np.frombuffer(_digest(piece), np.uint64)[0]
+        rows = np.arange(piece.first_row, piece.first_row + piece.num_rows, dtype=np.uint64)
+        salts.append(scatter(rows + digest))
+    return np.concatenate(salts)
+
+
+def _digest(piece: Piece) -> bytes:
+    text = f"{piece.part.file.name}/{piece.part.begin}"
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def _chance(salts: npt.NDArray[np.uint64], seeds: Sequence[int]) -> npt.NDArray[np.float64]:
+    """Return a number in [0, 1) per row, the same whenever and wherever it is drawn."""
+    mixed = salts
+    for seed in seeds:
+        mixed = scatter(mixed ^ np.uint64(seed))
+    return (mixed >> np.uint64(11)).astype(np.float64) / float(1 << 53)

@@ -1,0 +1,139 @@
+"""Text files as pieces of whole lines, without looking into the lines."""
+
+import dataclasses
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Self, cast
+
+from fleetrec._native import cut_lines
+from fleetrec.core.errors import DataError
+from fleetrec.data.files import DataFile
+from fleetrec.data.source import Part, Piece
+
+BLOCK_BYTES = 1 << 22
+MAX_LINE_BYTES = 1 << 28
+ALL = 1 << 62
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TextPiece(Piece):
+    """Whole lines; the last one may lack its newline."""
+
+    text: memoryview
+    begin_fraction: float = 0.0
+    _num_lines: int | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of lines."""
+        return self.take(ALL)[0].num_rows if self._num_lines is None else self._num_lines
+
+    def take(self, max_rows: int) -> tuple[Self, Self | None]:
+        """Cut after at most ``max_rows`` lines."""
+        at, num_lines = cut_lines(self.text, 0, max_rows)
+        if at == len(self.text):
+            num_lines += bytes(self.text[-1:]) != b"\n"
+            return dataclasses.replace(self, _num_lines=num_lines), None
+        share = at / len(self.text)
+        fraction = self.begin_fraction + (self.fraction - self.begin_fraction) * share
+        head = dataclasses.replace(
+            self,
+            text=self.text[:at],
+            end=self.end - (len(self.text) - at),
+            fraction=fraction,
+            _num_lines=num_lines,
+        )
+        tail = dataclasses.replace(
+            self,
+            text=self.text[at:],
+            first_row=self.first_row + num_lines,
+            begin_fraction=fraction,
+            _num_lines=None,
+        )
+        return head, tail
+
+
+def read_text(part: Part, *, offset: int, row: int) -> Iterator[TextPiece]:
+    """Yield the lines that begin between ``offset`` and the end of the part."""
+    end, before = offset, 0.0
+    for text, num_read in _blocks(part, offset=offset):
+        end += len(text)
+        fraction = min(1.0, num_read / max(1, part.num_bytes))
+        piece = TextPiece(
+            part=part,
+            first_row=row,
+            end=end,
+            begin_fraction=before,
+            fraction=fraction,
+            text=memoryview(text),
+        )
+        yield piece
+        row, before = row + piece.num_rows, fraction
+
+
+def cut_text(file: DataFile, fraction: float) -> int | None:
+    """Return the first line that begins behind a fraction of the bytes; not in compressed files."""
+    if file.is_gzip:
+        return None
+    wanted = int(file.num_bytes * fraction)
+    if wanted == 0:
+        return 0
+    with file.open() as stream:
+        stream.seek(wanted - 1)
+        while chunk := stream.read(1 << 16):
+            at = chunk.find(b"\n")
+            if at >= 0:
+                return stream.tell() - len(chunk) + at + 1
+    return file.num_bytes
+
+
+def line_of(pieces: Sequence[Piece], row: int) -> tuple[DataFile, int]:
+    """Return file and line number (from 1) of a row counted through all pieces."""
+    for piece in pieces:
+        if row < piece.num_rows:
+            return piece.part.file, _lines_before(piece.part) + piece.first_row + row + 1
+        row -= piece.num_rows
+    raise IndexError(row)
+
+
+def _lines_before(part: Part) -> int:
+    """Count the lines before a part that begins in the middle of its file."""
+    if part.begin == 0:
+        return 0
+    num_lines = 0
+    with part.file.open() as stream:
+        while stream.tell() < part.begin:
+            left = part.begin - stream.tell()
+            num_lines += stream.read(min(BLOCK_BYTES, left)).count(b"\n")
+    return num_lines
+
+
+def _blocks(part: Part, *, offset: int) -> Iterator[tuple[bytes, int]]:
+    """Yield whole lines, some megabytes at a time, and how many stored bytes were read so far."""
+    file, left = part.file, None if part.end is None else part.end - offset
+    try:
+        with file.open() as raw:
+            stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if file.is_gzip else raw
+            stream.seek(offset)
+            rest = b""
+            while chunk := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
+                left = None if left is None else left - len(chunk)
+                end = chunk.rfind(b"\n") + 1
+                if end == 0:
+                    rest += chunk
+                    _check_line_length(file, rest)
+                    continue
+                yield rest + chunk[:end], raw.tell() - (0 if file.is_gzip else part.begin)
+                rest = chunk[end:]
+            if rest:
+                yield rest, part.num_bytes
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file.path}: cannot be read: {error}") from error
+
+
+def _check_line_length(file: DataFile, line: bytes) -> None:
+    if len(line) > MAX_LINE_BYTES:
+        raise DataError(
+            f"{file.path}: a line is longer than {MAX_LINE_BYTES >> 20} MiB; is it a text file?"
+        )
