@@ -52,11 +52,15 @@ def main() -> None:
 
 
 def draw_samples(
-    *, num_fields: int, num_numbers: int, seed: int, num_values: int = NUM_VALUES
+    *,
+    num_fields: int,
+    num_numbers: int,
+    seed: int,
+    num_values: int = NUM_VALUES,
+    num_samples: int = sum(PARTS.values()),
 ) -> Samples:
     """Draw values and numbers, and clicks from them."""
     rng = np.random.default_rng(seed)
-    num_samples = sum(PARTS.values())
     chances = 1.0 / np.sqrt(np.arange(1, num_values + 1))
     chances /= chances.sum()
     values = rng.choice(num_values, (num_samples, num_fields), p=chances)

@@ -65,6 +65,9 @@ class TableOptions(Options):
     hash_ids: bool = Field(
         default=False, description="let ids beyond sparse_feature_number share rows, by a hash"
     )
+    is_sparse: Literal[True] = Field(
+        default=True, description="gradients concern the rows of the batch only; always so"
+    )
     admission: AdmissionOptions = Field(
         default=AdmissionOptions(), description="which ids get a row in a growing table"
     )

@@ -2,4 +2,4 @@
 
 from fleetrec.models.rank.fm.model import Model
 
-__all__ = ["Model"]
+__all__ = ("Model",)
