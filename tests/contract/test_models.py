@@ -1,22 +1,31 @@
 """What every model of the zoo promises. A new folder is covered without touching this file."""
 
+import dataclasses
 import itertools
+import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from fleetrec.cli.job import load_job
 from fleetrec.config.job import PhaseOptions, RunOptions
 from fleetrec.config.yaml_dialect.locate import ZOO, zoo_names
 from fleetrec.core.batch import Batch
-from fleetrec.export.inference import plan_inference
+from fleetrec.core.jagged import KeyedJagged
+from fleetrec.export.inference import plan_inference, sample_batch
 from fleetrec.export.predictor import Predictor
 from fleetrec.models.load import load_model_class
+from fleetrec.nn.batch_norm import BatchNorm
 from fleetrec.train.phase import PhaseRun, build_phase
-from making import columns_of, write_tables
+from making import columns_of, run, write_tables
 
 MAX_LINES = 120
+MAX_DATA_BYTES = 1_500_000  # of all models together: they are installed with the package
+LINEAR = "rank/logistic_regression"
+PROMISE = re.compile(r"an AUC of at least (0\.\d+) is reached")
 
 
 @pytest.fixture(params=zoo_names(), scope="module")
@@ -85,9 +94,10 @@ def test_state_round_trips_and_continues_equal(run_options, phase, batch, tmp_pa
     twin.strategy.train_step(batch)  # so that a round trip cannot pass by chance
     twin.load_state(phase.state())
     twin.strategy.load_tables(write_tables(phase.strategy, tmp_path / "half"))
-    for _ in range(3):
-        phase.strategy.train_step(batch)
-        twin.strategy.train_step(batch)
+    for step in range(3):
+        for one in (phase, twin):
+            torch.manual_seed(step)  # dropout draws from it
+            one.strategy.train_step(batch)
     both = {"ours": phase, "theirs": twin}
     ours, theirs = (everything_of(each, tmp_path / name) for name, each in both.items())
     assert ours == theirs
@@ -151,4 +161,83 @@ def _feed(batch: Batch, name: str):
 def test_the_config_lies_beside_the_model_and_names_it(name):
     text = (ZOO / name / "config.yaml").read_text(encoding="utf-8")
     assert f"fleetrec.models.{name.replace('/', '.')}" in text
-    assert Path(ZOO / name / "data").is_dir()
+
+
+def test_a_model_is_built_from_its_defaults(name, run_options):
+    """With the data of its own config; the defaults suit real data, so that they may be large."""
+    options = run_options.phases[-1]
+    model_class = load_model_class(options.model_path)
+    inputs = build_phase(options, run_options).loader.inputs
+    model = model_class(model_class.Config(), inputs=inputs).eval()
+    outputs = model(sample_batch(model, inputs))
+    assert all(value.isfinite().all() for value in outputs.values())
+
+
+def test_training_differs_from_evaluation_by_dropout_and_batch_norm_only(phase, batch):
+    model, strategy = phase.model, phase.strategy
+    strategy.train_step(batch)
+    want = strategy.evaluate(batch).outputs
+    again = strategy.evaluate(batch).outputs
+    assert all(torch.equal(value, again[name]) for name, value in want.items())
+    random = [m for m in model.modules() if isinstance(m, nn.Dropout | BatchNorm) and m.training]
+    assert random == []  # evaluated last
+    if any(isinstance(m, nn.Dropout) and m.p for m in model.modules()):
+        return
+    with_gradient = strategy.train_step(batch).outputs
+    for name, value in want.items():
+        torch.testing.assert_close(with_gradient[name], value)
+
+
+def test_samples_without_ids_are_taken(phase, batch):
+    """All lists are empty but that of the label."""
+    empty = without_ids(batch, {task.label for task in phase.model.tasks})
+    step = phase.strategy.train_step(empty)
+    assert step.loss.isfinite()
+    outputs = phase.strategy.evaluate(empty).outputs
+    assert all(value.isfinite().all() for value in outputs.values())
+    assert all(p.isfinite().all() for p in phase.model.parameters())
+
+
+def without_ids(batch: Batch, kept: set[str]) -> Batch:
+    lists = {name: batch.ids[name] for name in batch.ids}
+    values = [
+        lists[name].values if name in kept else torch.zeros(0, dtype=torch.int64) for name in lists
+    ]
+    lengths = [
+        lists[name].lengths() if name in kept else torch.zeros_like(lists[name].lengths())
+        for name in lists
+    ]
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(lengths).cumsum(0)])
+    ids = KeyedJagged(
+        names=batch.ids.names,
+        values_N=torch.cat(values),
+        offsets=offsets,
+        num_samples=batch.num_samples,
+    )
+    return dataclasses.replace(batch, ids=ids)
+
+
+def promised_auc(name: str) -> float:
+    found = PROMISE.search((ZOO / name / "README.md").read_text(encoding="utf-8"))
+    assert found, f"{name}/README.md must say which AUC is reached on the sample data"
+    return float(found[1])
+
+
+def test_a_run_reaches_the_promised_auc(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(name)
+    (infer,) = (run for run in load_job(name, overrides=()).runs if run.kind == "infer")
+    lines = (tmp_path / "logs" / f"{Path(name).name}.{infer.name}" / "metrics.jsonl").read_text()
+    events = [json.loads(line) for line in lines.splitlines()]
+    passes = [event for event in events if event["event"] == "pass"]
+    assert passes[-1]["figures"]["AUC"] >= promised_auc(name)
+
+
+def test_models_that_see_pairs_promise_more_than_the_linear_one(name):
+    uses_its_data = "criteo_fields" in (ZOO / name / "config.yaml").read_text(encoding="utf-8")
+    if uses_its_data and name != LINEAR:
+        assert promised_auc(name) >= promised_auc(LINEAR) + 0.07
+
+
+def test_the_data_of_all_models_is_small():
+    assert sum(path.stat().st_size for path in ZOO.rglob("*.gz")) < MAX_DATA_BYTES

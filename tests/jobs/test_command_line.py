@@ -135,7 +135,18 @@ def test_what_is_typed_wrong_is_answered(tmp_path, arguments, message):
     assert "Traceback" not in done.stderr
 
 
-VERBS = ("run", "check", "new", "models", "table stats", "table get", "table dump", "table diff")
+VERBS = (
+    "run",
+    "check",
+    "new",
+    "models",
+    "models list",
+    "models show",
+    "table stats",
+    "table get",
+    "table dump",
+    "table diff",
+)
 
 
 @pytest.mark.parametrize("verb", VERBS)

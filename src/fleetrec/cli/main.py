@@ -114,6 +114,32 @@ def models(
     list_models(as_json=json)
 
 
+@models_app.command("list")
+def models_list(
+    *, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """List the built-in models.
+
+    Example: fleetrec models list --json
+    """
+    from fleetrec.cli.models import list_models
+
+    list_models(as_json=json)
+
+
+@models_app.command("show")
+def models_show(
+    name: Annotated[str, typer.Argument(help="A built-in model, e.g. rank/deepfm.")],
+) -> None:
+    """Print inputs, outputs, parameters, hyper-parameters and paper of a built-in model.
+
+    Example: fleetrec models show rank/deepfm
+    """
+    from fleetrec.cli.show_model import show_model
+
+    show_model(name)
+
+
 PathArgument = Annotated[
     str | None,
     typer.Argument(help="A file, folder, pattern or URL; by default the data_path of the job."),

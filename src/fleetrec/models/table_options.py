@@ -1,11 +1,11 @@
-"""Hyper-parameters that models share, about their tables."""
+"""Hyper-parameters that models with tables share."""
 
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from fleetrec.config.options import Options
-from fleetrec.embedding.table import Admission, Eviction
+from fleetrec.embedding.table import Admission, Eviction, Initializer, TableConfig
 
 # Sights, and clicks, of an id without a row are counted up to here: 16 bits each.
 MAX_COUNT = 65535
@@ -55,8 +55,41 @@ class EvictionOptions(Options):
         return Eviction(**self.model_dump())
 
 
-def out_of_range(*, hash_ids: bool, grows: bool) -> Literal["error", "hash"]:
-    """Return what a table does with ids beyond its rows; one that grows has no such ids."""
-    if hash_ids and grows:
-        raise ValueError("hash_ids and distributed_embedding exclude each other; set one of them")
-    return "hash" if hash_ids else "error"
+class TableOptions(Options):
+    """How large the tables of a model are, and how they grow."""
+
+    sparse_feature_number: int = Field(default=1000001, gt=0, description="ids in the table")
+    distributed_embedding: bool = Field(
+        default=False, description="let the table grow with any 64-bit id"
+    )
+    hash_ids: bool = Field(
+        default=False, description="let ids beyond sparse_feature_number share rows, by a hash"
+    )
+    is_sparse: Literal[True] = Field(
+        default=True, description="gradients concern the rows of the batch only; always so"
+    )
+    admission: AdmissionOptions = Field(
+        default=AdmissionOptions(), description="which ids get a row in a growing table"
+    )
+    eviction: EvictionOptions = Field(
+        default=EvictionOptions(), description="which rows a growing table gives up"
+    )
+
+    def table(
+        self, name: str, dim: int, initializer: Initializer, *, num_rows: int | None = None
+    ) -> TableConfig:
+        """Return a table by these options; ``num_rows`` is for a table of other size."""
+        if self.hash_ids and self.distributed_embedding:
+            raise ValueError(
+                "hash_ids and distributed_embedding exclude each other; set one of them"
+            )
+        num_rows = num_rows or self.sparse_feature_number
+        return TableConfig(
+            name=name,
+            dim=dim,
+            num_rows=None if self.distributed_embedding else num_rows,
+            out_of_range="hash" if self.hash_ids else "error",
+            initializer=initializer,
+            admission=self.admission.build(),
+            eviction=self.eviction.build(),
+        )

@@ -6,19 +6,43 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from fleetrec.nn.activation import ActivationName
+from fleetrec.nn.activation import activation as make_activation
+from fleetrec.nn.batch_norm import BatchNorm
+
 
 class Mlp(nn.Sequential):
-    """Linear layers of the given widths, each followed by ReLU; weights start at N(0, 1/fan_in)."""
+    """Linear layers of the given widths, each followed by an activation, ReLU by default.
 
-    def __init__(self, in_dim: int, hidden: Sequence[int]) -> None:
-        pairs = itertools.pairwise([in_dim, *hidden])
-        super().__init__(*(nn.Sequential(scaled_linear(a, b), nn.ReLU()) for a, b in pairs))
+    Weights start at N(0, 1/fan_in). Batch normalisation stands before the activation, dropout
+    behind it; both act in training only.
+    """
+
+    def __init__(
+        self,
+        in_dim: int,
+        hidden: Sequence[int],
+        *,
+        activation: ActivationName = "relu",
+        batch_norm: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        for fan_in, fan_out in itertools.pairwise([in_dim, *hidden]):
+            layer = nn.Sequential(scaled_linear(fan_in, fan_out))
+            if batch_norm:
+                layer.append(BatchNorm(fan_out))
+            layer.append(make_activation(activation))
+            if dropout:
+                layer.append(nn.Dropout(dropout))
+            self.append(layer)
         self.out_dim = [in_dim, *hidden][-1]
 
 
-def scaled_linear(in_dim: int, out_dim: int) -> nn.Linear:
+def scaled_linear(in_dim: int, out_dim: int, *, bias: bool = True) -> nn.Linear:
     """Return a linear layer with weights from N(0, 1/fan_in) and zero bias."""
-    linear = nn.Linear(in_dim, out_dim)
+    linear = nn.Linear(in_dim, out_dim, bias=bias)
     nn.init.normal_(linear.weight, std=1.0 / math.sqrt(in_dim))
-    nn.init.zeros_(linear.bias)
+    if bias:
+        nn.init.zeros_(linear.bias)
     return linear

@@ -1,0 +1,23 @@
+"""Batch normalisation that also takes the last batch of an epoch."""
+
+# Shape suffixes: B samples, D width.
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Normalises by the batch in training and by running statistics in evaluation.
+
+    A training batch of one sample has no variance; it is normalised by the running statistics and
+    does not change them.
+    """
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Return x_BD, each column scaled and shifted."""
+        if self.training and x_BD.shape[0] == 1:
+            return functional.batch_norm(
+                x_BD, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        normalised_BD: Tensor = super().forward(x_BD)
+        return normalised_BD
