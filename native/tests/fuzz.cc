@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds the parser random text for so many seconds, from a seed that is printed: a crash can be
+// Feeds the parsers random text for so many seconds, from a seed that is printed: a crash can be
 // had again. `native_fuzz [seconds] [seed]`
 #include <chrono>
 #include <random>
 
+#include "cells_garbage.h"
 #include "garbage.h"
 
 int main(int argc, char** argv) {
@@ -14,7 +15,10 @@ int main(int argc, char** argv) {
   fleetrec::testing::Random random(seed);
   std::size_t num_texts = 0;
   for (const auto end = Clock::now() + seconds; Clock::now() < end; num_texts += 100) {
-    for (int i = 0; i < 100; ++i) fleetrec::testing::feed_garbage(random);
+    for (int i = 0; i < 100; ++i) {
+      fleetrec::testing::feed_garbage(random);
+      fleetrec::testing::feed_cell_garbage(random);
+    }
   }
   std::cerr << num_texts << " texts" << std::endl;
 }
