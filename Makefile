@@ -33,7 +33,13 @@ test: setup  ## Run all tests
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
-test-slow: setup  ## Run the slow tests: large files, constant memory
+# S3 needs many packages; only tests of it do.
+$(VENV)/.s3: $(VENV)/.deps
+	@echo "== packages for tests of S3"
+	@$(PIP) s3fs "moto[server]"
+	@touch $@
+
+test-slow: setup $(VENV)/.s3  ## Run the slow tests: large files, constant memory, S3
 	@echo "== slow tests"
 	@$(BIN)/python -m pytest -q -m slow
 
@@ -48,7 +54,7 @@ test-native:  ## Run the tests of the C++ core, with and without sanitizers
 	  cmake --build build/native-$$kind --parallel 2 -- --quiet && \
 	  build/native-$$kind/native/tests/native_tests || exit 1; \
 	done
-	@for target in parser snapshot log; do \
+	@for target in parser cells snapshot log; do \
 	  echo "== fuzz the $$target ($(FUZZ_SECONDS) s)"; \
 	  build/native-address/native/tests/native_fuzz $$target $(FUZZ_SECONDS) || exit 1; \
 	done

@@ -7,6 +7,7 @@
 namespace fleetrec {
 
 void bind_batch(nanobind::module_& module);
+void bind_cells(nanobind::module_& module);
 void bind_log(nanobind::module_& module);
 void bind_lookup(nanobind::module_& module);
 void bind_parse(nanobind::module_& module);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Feeds readers what they should refuse for so many seconds, from a seed that is printed: a crash
-// can be had again. `native_fuzz parser|snapshot|log [seconds] [seed]`
+// can be had again. `native_fuzz parser|cells|snapshot|log [seconds] [seed]`
 #include <chrono>
 #include <random>
 
+#include "cells_garbage.h"
 #include "garbage.h"
 #include "log_damage.h"
 #include "snapshot_damage.h"
@@ -16,8 +17,10 @@ struct Target {
   void (*feed)(Random& random);
 };
 
-constexpr Target kTargets[] = {
-    {"parser", &feed_garbage}, {"snapshot", &feed_damaged_snapshot}, {"log", &feed_damaged_log}};
+constexpr Target kTargets[] = {{"parser", &feed_garbage},
+                               {"cells", &feed_cell_garbage},
+                               {"snapshot", &feed_damaged_snapshot},
+                               {"log", &feed_damaged_log}};
 
 int run(std::string_view name, std::chrono::seconds seconds, std::uint64_t seed) {
   using Clock = std::chrono::steady_clock;
@@ -33,7 +36,7 @@ int run(std::string_view name, std::chrono::seconds seconds, std::uint64_t seed)
     std::cerr << num_feeds << " feeds" << std::endl;
     return num_feeds == 0 ? 1 : 0;
   }
-  std::cerr << "expected parser, snapshot or log, got '" << name << "'" << std::endl;
+  std::cerr << "expected parser, cells, snapshot or log, got '" << name << "'" << std::endl;
   return 2;
 }
 

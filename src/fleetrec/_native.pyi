@@ -38,6 +38,67 @@ def select_rows(
         IndexError: A row that no block has.
     """
 
+class CellError(ValueError):
+    """A cell of a text column that cannot be read.
+
+    Attributes:
+        row: Which cell, from 0.
+        text: The value, at most 80 characters of it. Bytes that are not UTF-8 are replaced.
+        reason: What was expected and what came.
+    """
+
+    row: int
+    text: str
+    reason: str
+
+def fingerprint64(text: str | bytes) -> int:
+    """Return FarmHash's Fingerprint64 of bytes, or of the UTF-8 of a text; unsigned."""
+
+def hash_text(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64], text: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.int64]:
+    """Return the fingerprint of every cell of an Arrow text column, as the bits of int64.
+
+    Cell ``i`` is ``text[offsets[i]:offsets[i + 1]]``.
+
+    Raises:
+        ValueError: The offsets leave the text.
+    """
+
+def parse_id_cells(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    text: npt.NDArray[np.uint8],
+    *,
+    list_separator: bytes | None,
+    weight_separator: bytes | None,
+    prefix: bytes | None,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32] | None]:
+    """Return the ids of all cells, where the list of each cell starts and ends, and weights.
+
+    Integers of -2^63 .. 2^64-1 are ids themselves, other text is hashed; with ``prefix`` all text
+    is hashed behind it. Empty values are left out. A weight stands behind the last
+    ``weight_separator`` of a value; without one it is 1.
+
+    Raises:
+        CellError: A weight that is no number or has no id.
+        ValueError: The offsets leave the text, or a separator is not one byte.
+    """
+
+def parse_number_cells(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    text: npt.NDArray[np.uint8],
+    *,
+    list_separator: bytes | None,
+    width: int,
+    padding: float,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
+    """Return ``width`` numbers for every cell, and whether it has any; else they are padding.
+
+    Raises:
+        CellError: A value that is no finite decimal number, or another number of values.
+        ValueError: The offsets leave the text, or the separator is not one byte.
+    """
+
 class SlotTextError(ValueError):
     """Slot text that does not keep to the grammar; points at the first bad token.
 

@@ -1,20 +1,24 @@
 """Which files hold the data, on this machine or behind a URL."""
 
+import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import fsspec  # type: ignore[import-untyped]
 import numpy as np
+import pyarrow as pa
 
-from fleetrec.core.errors import DataError
+from fleetrec.core.errors import DataError, FleetRecError
 
 T = TypeVar("T")
 
 SEPARATOR = "://"
 MARKERS = ("_SUCCESS",)  # files by which other programs say that a folder is complete
+READ_AHEAD_BYTES = 1 << 23
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +39,56 @@ class DataFile:
         """Tell whether the file is decompressed while it is read."""
         return self.suffix == ".gz"
 
-    def open(self) -> BinaryIO:
-        """Open the bytes as they are stored."""
-        if SEPARATOR not in self.path:
+    @property
+    def is_remote(self) -> bool:
+        """Tell whether the path is a URL."""
+        return SEPARATOR in self.path
+
+    def open(self, *, in_order: bool = True) -> BinaryIO:
+        """Open the bytes as they are stored.
+
+        Not in order means that only some stretches will be read, which nothing is read ahead of.
+        """
+        if not self.is_remote:
             return Path(self.path).open("rb")
-        return cast(BinaryIO, fsspec.open(self.path, "rb").open())
+        ahead: dict[str, Any] = {"cache_type": "none"}
+        if in_order:
+            ahead = {"cache_type": "readahead", "block_size": READ_AHEAD_BYTES}
+        with storage_errors(self.path, doing="opened"):
+            system, path = fsspec.core.url_to_fs(self.path)
+            return cast(BinaryIO, system.open(path, "rb", **ahead))
+
+
+@contextlib.contextmanager
+def storage_errors(path: str, *, doing: str) -> Iterator[None]:
+    """Say in one line what went wrong with a file."""
+    try:
+        yield
+    except FleetRecError:
+        raise
+    except ImportError as error:
+        hint = "; pip install 'fleetrec[s3]'" if path.startswith(("s3://", "s3a://")) else ""
+        raise DataError(f"{path}: cannot be {doing}: {error}{hint}") from error
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be {doing}: {_one_line(error)}") from error
+    except Exception as error:
+        if SEPARATOR not in path:
+            raise
+        # File systems behind URLs are plug-ins, with errors of their own.
+        raise DataError(f"{path}: cannot be {doing}: {_one_line(error)}") from error
+
+
+def read_lines(path: str) -> list[str]:
+    """Return the lines of a small text file, local or behind a URL."""
+    file = DataFile(path=path, name=path, num_bytes=0)
+    with storage_errors(path, doing="read"), file.open() as stream:
+        content = stream.read()
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: expected text in UTF-8: {error}") from error
+    lines = text.split("\n")
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
 def list_files(data_path: str) -> tuple[DataFile, ...]:
@@ -79,14 +128,11 @@ def fingerprint(files: Sequence[DataFile]) -> str:
 
 
 def _remote_files(url: str) -> tuple[DataFile, ...]:
-    try:
+    with storage_errors(url, doing="listed"):
         system, path = fsspec.core.url_to_fs(url)
+        system.invalidate_cache()  # files may have come since the last look
         has_pattern = any(mark in path for mark in "*?[")
         found = system.glob(path, detail=True) if has_pattern else system.find(path, detail=True)
-    except ImportError as error:
-        raise DataError(f"{url}: {error}") from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"{url}: cannot be listed: {error}") from error
     root = PurePosixPath(path).parent if len(found) == 1 or has_pattern else PurePosixPath(path)
     files = []
     for name, details in sorted(found.items()):
@@ -120,3 +166,7 @@ def _counts(parts: Sequence[str]) -> bool:
 def _data_file(path: Path, root: Path) -> DataFile:
     name = str(path.relative_to(root))
     return DataFile(path=str(path), name=name, num_bytes=path.stat().st_size)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

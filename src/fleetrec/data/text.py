@@ -2,16 +2,16 @@
 
 import dataclasses
 import gzip
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Self, cast
 
 from fleetrec._native import cut_lines
 from fleetrec.core.errors import DataError
-from fleetrec.data.files import DataFile
+from fleetrec.data.files import DataFile, storage_errors
 from fleetrec.data.source import Part, Piece
 
 BLOCK_BYTES = 1 << 22
+HEAD_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 28
 ALL = 1 << 62
 
@@ -79,13 +79,29 @@ def cut_text(file: DataFile, fraction: float) -> int | None:
     wanted = int(file.num_bytes * fraction)
     if wanted == 0:
         return 0
-    with file.open() as stream:
+    with storage_errors(file.path, doing="read"), file.open() as stream:
         stream.seek(wanted - 1)
         while chunk := stream.read(1 << 16):
             at = chunk.find(b"\n")
             if at >= 0:
                 return stream.tell() - len(chunk) + at + 1
     return file.num_bytes
+
+
+def decompressed(file: DataFile, raw: BinaryIO) -> BinaryIO:
+    """Return the text of an open file."""
+    return cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if file.is_gzip else raw
+
+
+def first_line(file: DataFile) -> bytes:
+    """Return the first line with its newline; nothing if the file is empty."""
+    text = b""
+    with storage_errors(file.path, doing="read"), file.open(in_order=False) as raw:
+        stream = decompressed(file, raw)
+        while b"\n" not in text and (chunk := stream.read(HEAD_BYTES)):
+            text += chunk
+            _check_line_length(file, text)
+    return text[: text.find(b"\n") + 1] or text
 
 
 def line_of(pieces: Sequence[Piece], row: int) -> tuple[DataFile, int]:
@@ -112,24 +128,21 @@ def _lines_before(part: Part) -> int:
 def _blocks(part: Part, *, offset: int) -> Iterator[tuple[bytes, int]]:
     """Yield whole lines, some megabytes at a time, and how many stored bytes were read so far."""
     file, left = part.file, None if part.end is None else part.end - offset
-    try:
-        with file.open() as raw:
-            stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if file.is_gzip else raw
-            stream.seek(offset)
-            rest = b""
-            while chunk := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
-                left = None if left is None else left - len(chunk)
-                end = chunk.rfind(b"\n") + 1
-                if end == 0:
-                    rest += chunk
-                    _check_line_length(file, rest)
-                    continue
-                yield rest + chunk[:end], raw.tell() - (0 if file.is_gzip else part.begin)
-                rest = chunk[end:]
-            if rest:
-                yield rest, part.num_bytes
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file.path}: cannot be read: {error}") from error
+    with storage_errors(file.path, doing="read"), file.open() as raw:
+        stream = decompressed(file, raw)
+        stream.seek(offset)
+        rest = b""
+        while chunk := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
+            left = None if left is None else left - len(chunk)
+            end = chunk.rfind(b"\n") + 1
+            if end == 0:
+                rest += chunk
+                _check_line_length(file, rest)
+                continue
+            yield rest + chunk[:end], raw.tell() - (0 if file.is_gzip else part.begin)
+            rest = chunk[end:]
+        if rest:
+            yield rest, part.num_bytes
 
 
 def _check_line_length(file: DataFile, line: bytes) -> None:

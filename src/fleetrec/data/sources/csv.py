@@ -1,0 +1,227 @@
+"""Text in columns, parted by one byte: CSV, tab separated and the like."""
+
+import csv
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.csv
+
+from fleetrec.config.job import DatasetOptions
+from fleetrec.core.errors import DataError
+from fleetrec.data.block import Block
+from fleetrec.data.columns import BadColumnError, needed_columns, to_bad_row
+from fleetrec.data.files import DataFile
+from fleetrec.data.lists import Columns, assemble
+from fleetrec.data.source import BadRowError, Part, Piece, Source
+from fleetrec.data.text import (
+    TextPiece,
+    cut_text,
+    first_line,
+    line_of,
+    read_text,
+)
+from fleetrec.data.text_cells import TextDecoder, to_byte
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CsvPiece(TextPiece):
+    """Whole lines, and what the columns of their file are called."""
+
+    columns: tuple[str, ...]
+
+
+class _BadLineError(Exception):
+    """A line that cannot be cut into cells."""
+
+    def __init__(self, row: int, text: str, reason: str) -> None:
+        super().__init__(f"{text[:80]!r}: {reason}")
+        self.row = row
+
+
+class Csv(Source, name="csv"):
+    """Cuts lines by pyarrow, and leaves the cells as text until it is known what they are for."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".csv",)
+    prefixes: ClassVar[Mapping[str, bytes]] = {}  # behind which the text of features is hashed
+
+    def __init__(self, options: DatasetOptions) -> None:
+        super().__init__(options)
+        table = options.text_table
+        self._decoder = TextDecoder(options, prefixes=self.prefixes)
+        self._separator = to_byte(table.separator, options, key="separator") or b","
+        self._quote = to_byte(table.quote, options, key="quote")
+        marks = [table.separator, table.quote, table.list_separator, table.weight_separator]
+        given = [mark for mark in marks if mark]
+        if len(set(given)) < len(given):
+            raise DataError(
+                f"data set {options.name}: separators and the quote must differ, got {given}"
+            )
+        _check_different(table.columns, where=f"data set {options.name}: columns")
+
+    def read(self, part: Part, *, offset: int, row: int) -> Iterator[CsvPiece]:
+        """Yield whole lines, without the one that names the columns."""
+        columns, begin = self._columns(part.file)
+        begin = max(begin, offset)
+        if part.end is not None and part.end <= begin:
+            return
+        for piece in read_text(part, offset=begin, row=row):
+            yield CsvPiece(
+                part=part,
+                first_row=piece.first_row,
+                end=piece.end,
+                begin_fraction=piece.begin_fraction,
+                fraction=piece.fraction,
+                text=piece.text,
+                columns=columns,
+            )
+
+    def cut(self, file: DataFile, fraction: float) -> int | None:
+        """Return the first line behind a fraction of the file."""
+        return cut_text(file, fraction)
+
+    def decode(self, pieces: Sequence[Piece]) -> Block:
+        """Return the samples, or raise an error that names file, line and column."""
+        parts = []
+        for index, piece in enumerate(pieces):
+            assert isinstance(piece, CsvPiece)
+            try:
+                parts.append(self._decode_piece(piece))
+            except _BadLineError as error:
+                row = sum(p.num_rows for p in pieces[:index]) + error.row
+                message = f"{self._place(piece, error.row)}: {error}"
+                raise BadRowError(message, row=row) from None
+            except BadColumnError as fault:
+                place = self._place(piece, fault.row)
+                raise to_bad_row(fault, place=place, pieces=pieces, index=index) from None
+        return assemble(self.options, parts)
+
+    def _columns(self, file: DataFile) -> tuple[tuple[str, ...], int]:
+        """Return the names of the columns, and where the first row begins."""
+        if self.options.text_table.columns:
+            return self.options.text_table.columns, 0
+        line = first_line(file)
+        text = line.removeprefix(BYTE_ORDER_MARK).rstrip(b"\r\n").decode(errors="replace")
+        if not text:
+            return (), len(line)
+        (names,) = csv.reader(
+            [text],
+            delimiter=self._separator.decode(),
+            quotechar=self.options.text_table.quote or None,
+            quoting=csv.QUOTE_MINIMAL if self._quote else csv.QUOTE_NONE,
+        )
+        _check_different(names, where=f"{file.path}:1")
+        if not needed_columns(self.options, names)[0]:
+            raise DataError(
+                f"{file.path}:1: expected a line that names the columns, got {text[:80]!r}, in "
+                "which no declared feature is; if the file has no such line, give the columns"
+            )
+        return tuple(names), len(line)
+
+    def _place(self, piece: CsvPiece, row: int) -> str:
+        file, line = line_of([piece], row)
+        has_header = not self.options.text_table.columns and piece.part.begin == 0
+        return f"{file.path}:{line + has_header}"
+
+    def _decode_piece(self, piece: CsvPiece) -> Columns:
+        needed, undeclared = needed_columns(self.options, piece.columns)
+        text = bytes(piece.text)
+        if text.startswith(BYTE_ORDER_MARK) and piece.end > len(text):
+            text = BYTE_ORDER_MARK + text  # a mark is dropped, and here it is none
+        text, num_empty = self._fill_empty_lines(text, len(piece.columns))
+        try:
+            rows = self._cut_cells(text, piece.num_rows, piece.columns, needed)
+        except _BadLineError as error:
+            if error.row > 0:  # a bad cell may stand before the bad line
+                self._decode_piece(piece.take(error.row)[0])
+            raise
+        columns = self._decoder.decode(rows, undeclared=undeclared)
+        return dataclasses.replace(columns, num_empty=num_empty)
+
+    def _fill_empty_lines(self, text: bytes, num_columns: int) -> tuple[bytes, int]:
+        """Make empty lines rows of empty cells, which pyarrow would leave out."""
+        has_some = text.startswith((b"\n", b"\r\n")) or b"\n\n" in text or b"\n\r\n" in text
+        if num_columns == 1 or not has_some:
+            return text, 0
+        return re.subn(rb"(?m)^(?=\r?\n)", self._separator * (num_columns - 1), text)
+
+    def _cut_cells(
+        self, text: bytes, num_rows: int, columns: Sequence[str], needed: Sequence[str]
+    ) -> pa.RecordBatch:
+        """Return the columns that are needed as text."""
+        stray = re.search(rb"\r(?!\n)", text) if b"\r" in text else None
+        if stray is not None:
+            row = text.count(b"\n", 0, stray.start())
+            raise _BadLineError(row, _line(text, row), "a carriage return within a line")
+        has_quotes = self._quote is not None and self._quote in text
+        if has_quotes:  # a line more, which an open quote in the last one would swallow
+            end = b"" if text.endswith(b"\n") else b"\n"
+            text += end + (self._separator * (len(columns) - 1) or b"-") + b"\n"
+        rows = self._parse(text, columns, needed)
+        if has_quotes and rows.num_rows != num_rows + 1:
+            raise self._open_quote(text, num_rows, columns, needed)
+        return rows.slice(0, num_rows)
+
+    def _parse(self, text: bytes, columns: Sequence[str], needed: Sequence[str]) -> pa.RecordBatch:
+        bad: list[pa.csv.InvalidRow] = []
+
+        def stop(row: pa.csv.InvalidRow) -> str:
+            bad.append(row)
+            return "error"
+
+        try:
+            table = pa.csv.read_csv(
+                pa.BufferReader(text),
+                read_options=pa.csv.ReadOptions(
+                    use_threads=False, block_size=len(text) + 1, column_names=columns
+                ),
+                parse_options=pa.csv.ParseOptions(
+                    delimiter=self._separator.decode(),
+                    quote_char=self._quote.decode() if self._quote else False,
+                    ignore_empty_lines=len(columns) > 1,
+                    invalid_row_handler=stop,
+                ),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types=dict.fromkeys(columns, pa.binary()),
+                    include_columns=needed or columns[:1],
+                    strings_can_be_null=False,
+                    check_utf8=False,
+                ),
+            )
+        except pa.ArrowInvalid:
+            if not bad:
+                raise
+            row = bad[0]
+            reason = f"expected {row.expected_columns} cells, got {row.actual_columns}"
+            if "\n" in row.text:
+                reason = "a quote is not closed in its line"
+            line = row.text.split("\n")[0]
+            raise _BadLineError(row.number - 1, line, reason) from None
+        return table.combine_chunks().to_batches()[0]
+
+    def _open_quote(
+        self, text: bytes, num_rows: int, columns: Sequence[str], needed: Sequence[str]
+    ) -> _BadLineError:
+        """Find the first line that does not end where it should, by halving."""
+        lines = text.splitlines(keepends=True)
+        low, high = 0, num_rows  # so many lines are good; so many are not
+        while high - low > 1:
+            middle = (low + high) // 2
+            part = b"".join(lines[:middle]) + lines[-1]
+            is_good = self._parse(part, columns, needed).num_rows == middle + 1
+            low, high = (middle, high) if is_good else (low, middle)
+        return _BadLineError(low, _line(text, low), "a quote is not closed in its line")
+
+
+def _line(text: bytes, row: int) -> str:
+    return text.split(b"\n", row + 1)[row].decode(errors="replace")
+
+
+def _check_different(names: Sequence[str], *, where: str) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{where}: expected columns with different names, got {twice[0]!r} twice")

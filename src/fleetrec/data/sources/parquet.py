@@ -1,0 +1,103 @@
+"""Parquet files, read row group by row group."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from fleetrec.config.job import DatasetOptions
+from fleetrec.data.arrow_cells import ArrowDecoder, check_schema
+from fleetrec.data.block import Block
+from fleetrec.data.columns import BadColumnError, TablePiece, needed_columns, to_bad_row
+from fleetrec.data.files import DataFile, storage_errors
+from fleetrec.data.lists import assemble
+from fleetrec.data.source import Part, Piece, Source
+
+MAX_PIECE_ROWS = 1 << 16
+PIECE_BYTES = 1 << 25  # about, when decoded
+
+
+class Parquet(Source, name="parquet"):
+    """Reads the columns that are declared, as they are stored. A place is the number of a row."""
+
+    suffixes = (".parquet", ".pq")
+
+    def __init__(self, options: DatasetOptions) -> None:
+        super().__init__(options)
+        self._decoder = ArrowDecoder(options)
+
+    def read(self, part: Part, *, offset: int, row: int) -> Iterator[TablePiece]:
+        """Yield the rows of row groups; pyarrow decodes the columns on all cores."""
+        with storage_errors(part.file.path, doing="read"), _opened(part.file) as file:
+            schema = file.schema_arrow
+            check_schema(self.options, schema, where=part.file.path)
+            needed, undeclared = needed_columns(self.options, schema.names)
+            end = file.metadata.num_rows if part.end is None else part.end
+            for begin, rows in _batches(file, needed, begin=offset, end=end):
+                yield TablePiece(
+                    part=part,
+                    first_row=row,
+                    begin=begin,
+                    end=begin + rows.num_rows,
+                    begin_fraction=(begin - part.begin) / (end - part.begin),
+                    fraction=(begin + rows.num_rows - part.begin) / (end - part.begin),
+                    rows=rows,
+                    undeclared=undeclared,
+                )
+                row += rows.num_rows
+
+    def cut(self, file: DataFile, fraction: float) -> int | None:
+        """Return the number of a row."""
+        with storage_errors(file.path, doing="read"), _opened(file) as opened:
+            return int(opened.metadata.num_rows * fraction)
+
+    def decode(self, pieces: Sequence[Piece]) -> Block:
+        """Return the samples, or raise an error that names file, row and column."""
+        parts = []
+        for index, piece in enumerate(pieces):
+            assert isinstance(piece, TablePiece)
+            try:
+                parts.append(self._decoder.decode(piece.rows, undeclared=piece.undeclared))
+            except BadColumnError as fault:
+                place = f"{piece.part.file.path}: row {piece.begin + fault.row + 1}"
+                raise to_bad_row(fault, place=place, pieces=pieces, index=index) from None
+        return assemble(self.options, parts)
+
+
+@contextlib.contextmanager
+def _opened(file: DataFile) -> Iterator[pa.parquet.ParquetFile]:
+    """Open a file; of one behind a URL only the wanted stretches are fetched."""
+    if not file.is_remote:
+        with pa.parquet.ParquetFile(file.path) as opened:
+            yield opened
+        return
+    with file.open(in_order=False) as raw:
+        yield pa.parquet.ParquetFile(raw, pre_buffer=True)
+
+
+def _batches(
+    file: pa.parquet.ParquetFile, columns: Sequence[str], *, begin: int, end: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield rows ``begin`` to ``end``, each batch with the number of its first row."""
+    at = 0
+    for group in range(file.metadata.num_row_groups):
+        num_rows = file.metadata.row_group(group).num_rows
+        if at + num_rows <= begin or at >= end:
+            at += num_rows
+            continue
+        for rows in file.iter_batches(
+            batch_size=_piece_rows(file, group), row_groups=[group], columns=columns
+        ):
+            skip = max(0, begin - at)
+            kept = rows.slice(skip, max(0, end - at - skip))
+            if kept.num_rows:
+                yield at + skip, kept
+            at += rows.num_rows
+
+
+def _piece_rows(file: pa.parquet.ParquetFile, group: int) -> int:
+    """Return how many rows make a piece of a handy size."""
+    metadata = file.metadata.row_group(group)
+    row_bytes = max(1, int(metadata.total_byte_size) // max(1, int(metadata.num_rows)))
+    return max(1, min(MAX_PIECE_ROWS, PIECE_BYTES // row_bytes))
