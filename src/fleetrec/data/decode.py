@@ -40,10 +40,13 @@ class Decoder:
 
     @property
     def loses_rows(self) -> bool:
-        """Tell whether a batch may come out with fewer samples than it had rows."""
+        """Tell whether a batch may come out with another number of samples than it had rows."""
         options = self.source.options
         return bool(
-            options.filters or options.sample_ratio < 1 or options.bad_rows.policy == "skip"
+            options.filters
+            or options.sample_ratio < 1
+            or options.bad_rows.policy == "skip"
+            or self.source.is_uneven
         )
 
     def __call__(self, raw: RawBatch, *, epoch: int) -> Decoded:
@@ -105,7 +108,9 @@ class Decoder:
         options = self.source.options
         masks = [_passes(block, wanted) for wanted in options.filters]
         if options.sample_ratio < 1:
-            salts = _row_salts(pieces)[rows]
+            salts = _row_salts(pieces)
+            # Where samples cannot be told by their rows, the place in the batch is as good.
+            salts = _mix(rows.view(np.uint64) + salts[0]) if self.source.is_uneven else salts[rows]
             masks.append(_chance(salts, [self.seed, epoch]) < options.sample_ratio)
         return np.logical_and.reduce(masks) if masks else None
 

@@ -40,7 +40,7 @@ class Loader:
         self._parts = plan_parts(self.files, source, share)
         self._memory: MemoryRows | None = None
         self._num_bad_rows = 0
-        self.report = SlotReport(options)
+        self.report = SlotReport(source.options)
 
     @property
     def inputs(self) -> Inputs:
