@@ -47,7 +47,7 @@ test-native:  ## Run the tests of the C++ core, with and without sanitizers
 	  cmake --build build/native-$$kind --parallel 2 -- --quiet && \
 	  build/native-$$kind/native/tests/native_tests || exit 1; \
 	done
-	@echo "== fuzz the parser ($(FUZZ_SECONDS) s)"
+	@echo "== fuzz the parsers ($(FUZZ_SECONDS) s)"
 	@build/native-address/native/tests/native_fuzz $(FUZZ_SECONDS)
 
 lint: setup  ## Check format and style of Python, C++ and words

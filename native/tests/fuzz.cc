@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds the parser random text for so many seconds, from a seed that is printed: a crash can be
+// Feeds the parsers random bytes for so many seconds, from a seed that is printed: a crash can be
 // had again. `native_fuzz [seconds] [seed]`
 #include <chrono>
 #include <random>
 
-#include "garbage.h"
+#include "format_garbage.h"
 
 int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
@@ -14,7 +14,12 @@ int main(int argc, char** argv) {
   fleetrec::testing::Random random(seed);
   std::size_t num_texts = 0;
   for (const auto end = Clock::now() + seconds; Clock::now() < end; num_texts += 100) {
-    for (int i = 0; i < 100; ++i) fleetrec::testing::feed_garbage(random);
+    for (int i = 0; i < 25; ++i) {
+      fleetrec::testing::feed_garbage(random);
+      fleetrec::testing::feed_wire_text(random);
+      fleetrec::testing::feed_svm_text(random);
+      fleetrec::testing::feed_records(random);
+    }
   }
   std::cerr << num_texts << " texts" << std::endl;
 }
