@@ -1,6 +1,5 @@
 """Programs behind pipe_command: those that fail, stop early, or would go on for ever."""
 
-import os
 import time
 from pathlib import Path
 
@@ -34,6 +33,10 @@ def is_running(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+def num_open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def wait_until_gone(pid: int) -> None:
@@ -123,7 +126,7 @@ def test_a_program_that_prints_less_than_before_is_noticed(tmp_path):
 
 
 def test_no_thread_or_file_is_left(tmp_path):
-    before = len(os.listdir("/proc/self/fd"))
+    before = num_open_files()
     for _ in range(3):
         decode(tmp_path, "echo 1 5")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert num_open_files() == before

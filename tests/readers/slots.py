@@ -1,5 +1,7 @@
 """A reader of the user's own that understands slot text; also a program for pipe_command."""
 
+from pathlib import Path
+
 from fleetrec.reader import ReaderBase
 
 
@@ -20,7 +22,7 @@ class Reader(ReaderBase):
 
 
 def read(path):
-    with open(path) as lines:
+    with Path(path).open() as lines:
         yield from map(lenient, lines)
 
 

@@ -109,8 +109,10 @@ class Decoder:
         masks = [_passes(block, wanted) for wanted in options.filters]
         if options.sample_ratio < 1:
             salts = _row_salts(pieces)
-            # Where samples cannot be told by their rows, the place in the batch is as good.
-            salts = _mix(rows.view(np.uint64) + salts[0]) if self.source.is_uneven else salts[rows]
+            if self.source.is_uneven:  # samples cannot be told by their rows, but by their place
+                salts = salts[0] + np.arange(block.num_samples, dtype=np.uint64)
+            else:
+                salts = salts[rows]
             masks.append(_chance(salts, [self.seed, epoch]) < options.sample_ratio)
         return np.logical_and.reduce(masks) if masks else None
 

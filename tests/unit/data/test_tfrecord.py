@@ -54,7 +54,7 @@ def test_a_file_that_breaks_off_is_refused(tmp_path):
 
 
 def test_text_is_no_tfrecord_file(tmp_path):
-    with pytest.raises(DataError, match="at byte 0 is damaged.*is it a TFRecord file"):
+    with pytest.raises(DataError, match=r"at byte 0 is damaged.*is it a TFRecord file"):
         decode(tmp_path, b"click:1 1:5 2:6 and so on\n")
 
 

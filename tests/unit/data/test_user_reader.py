@@ -111,6 +111,22 @@ def test_a_line_may_give_no_sample_or_several(tmp_path):
     assert ids == [[1, 2], [3, 4], [5, 6]]
 
 
+def test_a_share_of_the_samples_of_a_line_can_stay(tmp_path):
+    code = """
+        from fleetrec.reader import ReaderBase
+
+        class Reader(ReaderBase):
+            def generate_sample(self, line):
+                return lambda: ({"item": int(item)} for item in line.split())
+    """
+    data = " ".join(map(str, range(1000))) + "\n" + " ".join(map(str, range(1000, 2000))) + "\n"
+    options = options_for(tmp_path, code, data=data, sample_ratio=0.3)
+    with Loader(options, seed=0).epoch(0) as batches:
+        items = [item for batch in batches for item in batch.ids["item"].values.tolist()]
+    assert 500 < len(items) < 700
+    assert items == sorted(set(items))
+
+
 def test_reading_goes_on_between_samples_of_one_line(tmp_path):
     code = """
         from fleetrec.reader import ReaderBase
@@ -163,7 +179,8 @@ def test_batches_may_be_arrays(tmp_path):
         class Reader(ReaderBase):
             def generate_sample(self, line):
                 click, item, price = line.split()
-                return lambda: iter([[("x", [float(price)]), ("y", [int(click)]), ("z", [int(item)])]])
+                sample = [("x", [float(price)]), ("y", [int(click)]), ("z", [int(item)])]
+                return lambda: iter([sample])
 
             def batch_tensor_creator(self, sample_reader):
                 def batches():
@@ -247,7 +264,7 @@ def test_processes_give_the_same_batches(tmp_path):
         with Loader(options, seed=0).epoch(0) as batches:
             ids.append([batch.ids["item"].values.tolist() for batch in batches])
     assert ids[0] == ids[1]
-    assert sum(ids[0], []) == list(range(40))
+    assert [item for batch in ids[0] for item in batch] == list(range(40))
 
 
 def test_an_error_in_the_reader_names_data_and_code(tmp_path):
