@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from making_data import FORMATS, open_source, to_example, to_record
+from making_rows import FORMATS, open_source, to_example, to_record
 from reference.crc32c import crc32c
 from reference.samples import contents_of
 

@@ -8,7 +8,7 @@ import pytest
 from fleetrec.core.errors import DataError
 from fleetrec.data import program
 from fleetrec.data.source import BadRowError
-from making_data import FORMATS, gzipped, open_source
+from making_rows import FORMATS, gzipped, open_source
 
 FORM = next(form for form in FORMATS if form.name == "pipe")
 pytestmark = pytest.mark.multiprocess

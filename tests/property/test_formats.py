@@ -13,7 +13,7 @@ from fleetrec._native import (
     cut_records,
     find_record,
 )
-from making_data import field, to_example, to_record, varint
+from making_rows import field, to_example, to_record, varint
 from reference.example import TwinExampleError, parse_example
 from reference.samples import expected_block
 from reference.text_formats import TwinFormatError, parse_svm, parse_wire

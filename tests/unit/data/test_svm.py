@@ -3,7 +3,7 @@
 import pytest
 
 from fleetrec.core.errors import DataError
-from making_data import FORMATS, open_source
+from making_rows import FORMATS, open_source
 
 SVM, FFM = (next(f for f in FORMATS if f.name == name) for name in ("libsvm", "libffm"))
 

@@ -4,7 +4,7 @@ import pytest
 
 from fleetrec.core.errors import DataError
 from fleetrec.data.source import BadRowError
-from making_data import FORMATS, open_source, to_example, to_record
+from making_rows import FORMATS, open_source, to_example, to_record
 
 FORM = next(form for form in FORMATS if form.name == "tfrecord")
 RECORD = to_record(to_example({"click": [1], "1": [5], "2": [6, 7], "d": [0.5, 1.5]}))

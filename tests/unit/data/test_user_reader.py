@@ -12,7 +12,7 @@ from fleetrec.data.decode import Decoder
 from fleetrec.data.loader import Loader
 from fleetrec.data.source import BadRowError
 from fleetrec.data.stream import raw_batches
-from making_data import open_source
+from making_rows import open_source
 
 LINES = "1 10 0.5\n0 20 1.5\n1 30 2.5\n"
 

@@ -1,4 +1,4 @@
-"""What every format promises: the same samples give the same block, from any place on."""
+"""What formats that are read row by row promise: the same samples give the same block, from any place on."""
 
 import itertools
 import pickle
@@ -8,7 +8,7 @@ import pytest
 from fleetrec.data import program, text
 from fleetrec.data.source import BadRowError, Part, Source, source_names
 from fleetrec.data.sources import tfrecord, user_reader
-from making_data import DENSE, FORMATS, Format, gzipped, make_samples, open_source
+from making_rows import DENSE, FORMATS, Format, gzipped, make_samples, open_source
 from reference.samples import contents_of, expected_block
 
 each_format = pytest.mark.parametrize("form", FORMATS, ids=str)
