@@ -54,7 +54,7 @@ test-native:  ## Run the tests of the C++ core, with and without sanitizers
 	  cmake --build build/native-$$kind --parallel 2 -- --quiet && \
 	  build/native-$$kind/native/tests/native_tests || exit 1; \
 	done
-	@for target in parser cells snapshot log; do \
+	@for target in parser cells wire svm records snapshot log; do \
 	  echo "== fuzz the $$target ($(FUZZ_SECONDS) s)"; \
 	  build/native-address/native/tests/native_fuzz $$target $(FUZZ_SECONDS) || exit 1; \
 	done

@@ -46,8 +46,8 @@ RowSelection::RowSelection(std::vector<IdBlock> blocks, std::size_t num_columns,
     if (row < 0 || row >= num_rows) throw std::out_of_range("no block has such a row");
     const auto next = std::ranges::upper_bound(firsts, row);
     const auto block = static_cast<std::size_t>(next - firsts.begin()) - 1;
-    picks_.push_back({static_cast<std::uint32_t>(block),
-                      static_cast<std::uint32_t>(row - firsts[block])});
+    picks_.push_back(
+        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(row - firsts[block])});
   }
   offsets_.reserve(num_columns_ * picks_.size() + 1);
   offsets_.push_back(0);

@@ -11,6 +11,7 @@ void bind_cells(nanobind::module_& module);
 void bind_log(nanobind::module_& module);
 void bind_lookup(nanobind::module_& module);
 void bind_parse(nanobind::module_& module);
+void bind_records(nanobind::module_& module);
 void bind_snapshot(nanobind::module_& module);
 void bind_table(nanobind::module_& module);
 

@@ -6,6 +6,7 @@ NB_MODULE(_native, module) {
   nanobind::set_leak_warnings(false);  // what lives until the process ends is no leak
   fleetrec::bind_parse(module);
   fleetrec::bind_cells(module);
+  fleetrec::bind_records(module);
   fleetrec::bind_batch(module);
   fleetrec::bind_table(module);
   fleetrec::bind_lookup(module);

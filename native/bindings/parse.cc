@@ -1,102 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
 #include "bindings.h"
 #include "fleetrec/parse/lines.h"
 #include "fleetrec/parse/slot_parser.h"
+#include "fleetrec/parse/svm_parser.h"
+#include "fleetrec/parse/wire_parser.h"
+#include "parsed.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace fleetrec {
 namespace {
-
-// Bytes lent by a Python object; the loan ends with this object, which needs the GIL.
-class BorrowedBytes {
- public:
-  explicit BorrowedBytes(nb::handle owner) {
-    if (PyObject_GetBuffer(owner.ptr(), &buffer_, PyBUF_SIMPLE) != 0) throw nb::python_error();
-  }
-  BorrowedBytes(BorrowedBytes&& other) noexcept : buffer_(other.buffer_) {
-    other.buffer_.obj = nullptr;
-  }
-  BorrowedBytes(const BorrowedBytes&) = delete;
-  BorrowedBytes& operator=(const BorrowedBytes&) = delete;
-  BorrowedBytes& operator=(BorrowedBytes&&) = delete;
-  ~BorrowedBytes() { PyBuffer_Release(&buffer_); }
-
-  std::string_view view() const {
-    return {static_cast<const char*>(buffer_.buf), static_cast<std::size_t>(buffer_.len)};
-  }
-
- private:
-  Py_buffer buffer_;
-};
-
-// What Python sees of ParsedSlots: the same memory as numpy arrays.
-struct ParsedArrays {
-  std::size_t num_samples;
-  nb::object ids;
-  nb::object offsets;
-  nb::list dense;
-  nb::object seen;
-  nb::dict undeclared;
-  std::int64_t num_empty;
-};
-
-template <typename T>
-nb::capsule to_owner(std::unique_ptr<T[]> memory) {
-  nb::capsule owner(memory.get(), [](void* first) noexcept { delete[] static_cast<T*>(first); });
-  memory.release();
-  return owner;
-}
-
-template <typename T>
-nb::object to_array(T* first, std::initializer_list<std::size_t> shape, const nb::capsule& owner) {
-  return nb::cast(nb::ndarray<nb::numpy, T>(first, shape, owner));
-}
-
-// Files need not be UTF-8.
-nb::str to_str(std::string_view bytes) {
-  PyObject* text =
-      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
-  if (text == nullptr) throw nb::python_error();
-  return nb::steal<nb::str>(text);
-}
-
-nb::dict to_counts(const std::vector<std::pair<std::string, std::int64_t>>& counts) {
-  nb::dict by_name;
-  for (const auto& [name, num_tokens] : counts) {
-    const nb::str key = to_str(name);
-    // Names that differ only in bytes that are no UTF-8 look the same.
-    const std::int64_t before =
-        by_name.contains(key) ? nb::cast<std::int64_t>(by_name[key]) : std::int64_t{0};
-    by_name[key] = before + num_tokens;
-  }
-  return by_name;
-}
-
-ParsedArrays to_arrays(ParsedSlots parsed, const SlotParser& parser) {
-  std::int64_t* ids = parsed.ids.get();
-  const nb::capsule ids_owner = to_owner(std::move(parsed.ids));
-  const nb::capsule owner = to_owner(std::move(parsed.shared));
-  nb::list dense;
-  for (std::size_t i = 0; i < parsed.dense.size(); ++i) {
-    dense.append(to_array(parsed.dense[i].data(), {parsed.num_samples, parser.widths()[i]}, owner));
-  }
-  return {
-      .num_samples = parsed.num_samples,
-      .ids = to_array(ids, {parsed.num_ids}, ids_owner),
-      .offsets = to_array(parsed.offsets.data(), {parsed.offsets.size()}, owner),
-      .dense = std::move(dense),
-      .seen = to_array(parsed.seen.data(), {parsed.seen.size()}, owner),
-      .undeclared = to_counts(parsed.undeclared),
-      .num_empty = parsed.num_empty,
-  };
-}
 
 [[noreturn]] void raise_fault(nb::handle error_type, const SlotTextFault& fault) {
   constexpr std::size_t kMaxTokenChars = 80;
@@ -117,44 +31,50 @@ ParsedArrays to_arrays(ParsedSlots parsed, const SlotParser& parser) {
   throw nb::python_error();
 }
 
-ParsedSlots parse_unlocked(const SlotParser& parser, std::span<const std::string_view> texts) {
-  nb::gil_scoped_release released;
-  return parser.parse(texts);
-}
-
-ParsedArrays parse(const SlotParser& parser, nb::handle error_type, const nb::sequence& segments) {
-  std::vector<BorrowedBytes> borrowed;
-  std::vector<std::string_view> texts;
-  borrowed.reserve(nb::len(segments));
-  for (nb::handle segment : segments) texts.push_back(borrowed.emplace_back(segment).view());
+template <typename Parser>
+ParsedArrays parse(const Parser& parser, nb::handle error_type, const nb::sequence& segments) {
   try {
-    return to_arrays(parse_unlocked(parser, texts), parser);
+    return parse_segments(parser, segments);
   } catch (const SlotTextFault& fault) {
     raise_fault(error_type, fault);
   }
 }
 
-std::vector<DenseSlot> to_dense_slots(std::vector<std::pair<std::string, std::int64_t>> dense) {
-  std::vector<DenseSlot> slots;
-  for (auto& [name, width] : dense) {
-    if (width < 1) {
-      throw std::invalid_argument("dense slot '" + name +
-                                  "' must have a width of at least 1, got " +
-                                  std::to_string(width));
-    }
-    slots.push_back({std::move(name), static_cast<std::size_t>(width)});
-  }
-  return slots;
+// A parser that is declared by sparse names, dense names and widths, and a padding.
+template <typename Parser>
+void bind_parser(nb::module_& module, const char* name, const nb::object& error_type) {
+  nb::class_<Parser>(module, name, nb::is_final())
+      .def(
+          "__init__",
+          [](Parser* self, std::vector<std::string> sparse,
+             std::vector<std::pair<std::string, std::int64_t>> dense, std::int64_t padding) {
+            new (self) Parser(std::move(sparse), to_dense_slots(std::move(dense)), padding);
+          },
+          "sparse"_a, "dense"_a, "padding"_a = 0)
+      .def(
+          "parse",
+          [error_type](const Parser& self, const nb::sequence& segments) {
+            return parse(self, error_type, segments);
+          },
+          "segments"_a);
 }
 
-nb::object make_error_type(nb::module_& module) {
-  PyObject* type = PyErr_NewExceptionWithDoc("fleetrec._native.SlotTextError",
-                                             "Slot text that does not keep to the grammar.",
-                                             PyExc_ValueError, nullptr);
-  if (type == nullptr) throw nb::python_error();
-  nb::object error_type = nb::steal(type);
-  module.attr("SlotTextError") = error_type;
-  return error_type;
+void bind_svm_parser(nb::module_& module, const nb::object& error_type) {
+  nb::class_<SvmParser>(module, "SvmParser", nb::is_final())
+      .def(
+          "__init__",
+          [](SvmParser* self, std::string label, bool is_dense_label,
+             std::vector<std::string> slots, bool has_fields, std::int64_t padding) {
+            const LabelKind kind = is_dense_label ? LabelKind::kDense : LabelKind::kSparse;
+            new (self) SvmParser({std::move(label), kind, std::move(slots), has_fields}, padding);
+          },
+          nb::kw_only(), "label"_a, "is_dense_label"_a, "slots"_a, "has_fields"_a, "padding"_a = 0)
+      .def(
+          "parse",
+          [error_type](const SvmParser& self, const nb::sequence& segments) {
+            return parse(self, error_type, segments);
+          },
+          "segments"_a);
 }
 
 void bind_cut_lines(nb::module_& module) {
@@ -186,26 +106,17 @@ void bind_parse(nb::module_& module) {
       .def_ro("num_samples", &ParsedArrays::num_samples)
       .def_ro("ids", &ParsedArrays::ids)
       .def_ro("offsets", &ParsedArrays::offsets)
+      .def_ro("weights", &ParsedArrays::weights)
       .def_ro("dense", &ParsedArrays::dense)
       .def_ro("seen", &ParsedArrays::seen)
       .def_ro("undeclared", &ParsedArrays::undeclared)
       .def_ro("num_empty", &ParsedArrays::num_empty);
 
-  nb::class_<SlotParser>(module, "SlotParser", nb::is_final())
-      .def(
-          "__init__",
-          [](SlotParser* self, std::vector<std::string> sparse,
-             std::vector<std::pair<std::string, std::int64_t>> dense, std::int64_t padding) {
-            new (self) SlotParser(std::move(sparse), to_dense_slots(std::move(dense)), padding);
-          },
-          "sparse"_a, "dense"_a, "padding"_a = 0)
-      .def(
-          "parse",
-          [error_type = make_error_type(module)](const SlotParser& self,
-                                                 const nb::sequence& segments) {
-            return parse(self, error_type, segments);
-          },
-          "segments"_a);
+  const nb::object error_type =
+      make_error_type(module, "SlotTextError", "Text that does not keep to its grammar.");
+  bind_parser<SlotParser>(module, "SlotParser", error_type);
+  bind_parser<WireParser>(module, "WireParser", error_type);
+  bind_svm_parser(module, error_type);
 }
 
 }  // namespace fleetrec

@@ -6,6 +6,15 @@
 namespace fleetrec {
 namespace {
 
+std::string explain_form(std::string_view token) {
+  if (token.find(':') == std::string_view::npos) {
+    return "expected slot:value, got a token without ':'";
+  }
+  return "expected slot:value, got no slot name before ':'";
+}
+
+}  // namespace
+
 // A whole tab-separated line can be one token, so what is shown is cut.
 std::string quoted(std::string_view text) {
   constexpr std::size_t kMaxBytes = 80;
@@ -14,14 +23,9 @@ std::string quoted(std::string_view text) {
   return shown += text.size() > kMaxBytes ? "...'" : "'";
 }
 
-std::string explain_form(std::string_view token) {
-  if (token.find(':') == std::string_view::npos) {
-    return "expected slot:value, got a token without ':'";
-  }
-  return "expected slot:value, got no slot name before ':'";
-}
+std::string_view slot_of(std::string_view token) { return token.substr(0, token.find(':')); }
 
-std::string explain_value(std::string_view slot, std::string_view value, SlotKind kind) {
+std::string explain_bad_value(std::string_view slot, std::string_view value, SlotKind kind) {
   const bool is_sparse = kind == SlotKind::kSparse;
   const bool is_number = is_sparse ? is_integer_text(value) : is_decimal_text(value);
   std::string reason = "slot " + quoted(slot) + " is " + (is_sparse ? "sparse" : "dense");
@@ -35,10 +39,6 @@ std::string explain_value(std::string_view slot, std::string_view value, SlotKin
   return reason + (value.empty() ? "nothing" : quoted(value));
 }
 
-}  // namespace
-
-std::string_view slot_of(std::string_view token) { return token.substr(0, token.find(':')); }
-
 std::string explain_bad_token(std::string_view token, SlotKind kind) {
   std::string reason;
   if (kind == SlotKind::kUndeclared) {
@@ -46,7 +46,7 @@ std::string explain_bad_token(std::string_view token, SlotKind kind) {
   } else {
     const std::string_view slot = slot_of(token);
     const std::string_view rest = token.substr(slot.size() + 1);
-    reason = explain_value(slot, slot_of(rest), kind);
+    reason = explain_bad_value(slot, slot_of(rest), kind);
   }
   if (token.find('\t') != std::string_view::npos) {
     reason += "; tokens are separated by blanks, not tabs";

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Feeds readers what they should refuse for so many seconds, from a seed that is printed: a crash
-// can be had again. `native_fuzz parser|cells|snapshot|log [seconds] [seed]`
+// can be had again. `native_fuzz TARGET [seconds] [seed]`
 #include <chrono>
 #include <random>
 
 #include "cells_garbage.h"
-#include "garbage.h"
+#include "format_garbage.h"
 #include "log_damage.h"
 #include "snapshot_damage.h"
 
@@ -17,9 +17,9 @@ struct Target {
   void (*feed)(Random& random);
 };
 
-constexpr Target kTargets[] = {{"parser", &feed_garbage},
-                               {"cells", &feed_cell_garbage},
-                               {"snapshot", &feed_damaged_snapshot},
+constexpr Target kTargets[] = {{"parser", &feed_garbage},  {"cells", &feed_cell_garbage},
+                               {"wire", &feed_wire_text},  {"svm", &feed_svm_text},
+                               {"records", &feed_records}, {"snapshot", &feed_damaged_snapshot},
                                {"log", &feed_damaged_log}};
 
 int run(std::string_view name, std::chrono::seconds seconds, std::uint64_t seed) {
@@ -36,7 +36,9 @@ int run(std::string_view name, std::chrono::seconds seconds, std::uint64_t seed)
     std::cerr << num_feeds << " feeds" << std::endl;
     return num_feeds == 0 ? 1 : 0;
   }
-  std::cerr << "expected parser, cells, snapshot or log, got '" << name << "'" << std::endl;
+  std::cerr << "no target is called '" << name << "'; known:";
+  for (const Target& target : kTargets) std::cerr << " " << target.name;
+  std::cerr << std::endl;
   return 2;
 }
 

@@ -100,7 +100,7 @@ def parse_number_cells(
     """
 
 class SlotTextError(ValueError):
-    """Slot text that does not keep to the grammar; points at the first bad token.
+    """Text that does not keep to the grammar of its format; points at the first bad token.
 
     Attributes:
         segment: Index of the segment.
@@ -119,11 +119,11 @@ class SlotTextError(ValueError):
 
 @final
 class ParsedSlots:
-    """The samples of one ``SlotParser.parse`` call. The arrays own their memory."""
+    """The samples of one ``parse`` call. The arrays own their memory."""
 
     @property
     def num_samples(self) -> int:
-        """Lines, empty ones included."""
+        """Lines, empty ones included, or records."""
 
     @property
     def ids(self) -> npt.NDArray[np.int64]:
@@ -138,6 +138,10 @@ class ParsedSlots:
         """
 
     @property
+    def weights(self) -> npt.NDArray[np.float32] | None:
+        """One weight per id, in a format that has weights."""
+
+    @property
     def dense(self) -> list[npt.NDArray[np.float32]]:
         """One array of ``num_samples`` rows per dense slot, as wide as the slot."""
 
@@ -147,11 +151,11 @@ class ParsedSlots:
 
     @property
     def undeclared(self) -> dict[str, int]:
-        """Tokens of slots that were not declared, by slot name."""
+        """Tokens of slots that were not declared, by slot name; in records, the records."""
 
     @property
     def num_empty(self) -> int:
-        """Lines of nothing but white space, each a sample of paddings."""
+        """Lines of nothing but white space, or records of no feature: samples of paddings."""
 
 @final
 class SlotParser:
@@ -187,6 +191,119 @@ class SlotParser:
         Raises:
             SlotTextError: At the first bad token. Within a line, a wrong number of dense values
                 comes after all bad tokens.
+        """
+
+@final
+class WireParser:
+    """Turns wire text into arrays. Threads may share one: it keeps nothing between calls.
+
+    A line is a sample: for each dense slot, then for each sparse slot, the number of its values and
+    the values, parted by blanks or tabs. Values are as in ``SlotParser``. A count of 0 is a slot
+    that is missing; a dense slot has all its values or none.
+    """
+
+    def __init__(
+        self, sparse: Sequence[str], dense: Sequence[tuple[str, int]], padding: int = 0
+    ) -> None:
+        """Declare the slots.
+
+        Raises:
+            ValueError: A width is below 1.
+        """
+
+    def parse(self, segments: Sequence[Buffer]) -> ParsedSlots:
+        """Parse segments of whole lines as one text, without the GIL.
+
+        Raises:
+            SlotTextError: At the first bad token.
+        """
+
+@final
+class SvmParser:
+    """Turns the text of libsvm or libffm into arrays; threads may share one.
+
+    A line is a sample: its label, then ``index:value`` or ``field:index:value``, parted by blanks
+    or tabs. An index is an id, its value the weight of the id. What follows a token that begins
+    with ``#`` is not read; an empty line is a sample in which everything is missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        label: str,
+        is_dense_label: bool,
+        slots: Sequence[str],
+        has_fields: bool,
+        padding: int = 0,
+    ) -> None:
+        """Declare the slots.
+
+        Args:
+            label: Name of the label, for messages.
+            is_dense_label: The label is the one dense slot, of width 1; else the first sparse one.
+            slots: The sparse slots behind the label: the fields, or the one that holds all ids.
+            has_fields: Tokens name their field.
+            padding: The id, or the number, of a slot that a line lacks.
+
+        Raises:
+            ValueError: A slot is impossible, or not one is given where tokens have no field.
+        """
+
+    def parse(self, segments: Sequence[Buffer]) -> ParsedSlots:
+        """Parse segments of whole lines as one text, without the GIL; ``weights`` are there.
+
+        Raises:
+            SlotTextError: At the first bad token.
+        """
+
+class RecordError(ValueError):
+    """A TFRecord that is damaged or does not fit what was declared.
+
+    Attributes:
+        segment: Index of the segment.
+        record: Record within the segment, from 0.
+        offset: Where the record begins, in bytes from the beginning of the segment.
+        reason: What is wrong.
+    """
+
+    segment: int
+    record: int
+    offset: int
+    reason: str
+
+def cut_records(data: Buffer, begin: int, max_records: int) -> tuple[int, int]:
+    """Find where ``max_records`` whole TFRecords from ``begin`` on end.
+
+    Returns:
+        The offset just past the last one taken, and how many were taken. Fewer than asked for if
+        the data ends, maybe in the middle of one.
+
+    Raises:
+        RecordError: The length of a record does not fit its checksum.
+        ValueError: ``begin`` lies behind the end of the data.
+    """
+
+def find_record(data: Buffer, begin: int) -> int | None:
+    """Find the first whole TFRecord at or behind ``begin``, known by both its checksums."""
+
+@final
+class ExampleParser:
+    """Turns TFRecords of tf.Example messages into arrays; threads may share one.
+
+    Sparse features are integers; dense ones are finite floats, or integers. A missing feature and
+    an empty list are padded; a dense feature has all its values or none.
+    """
+
+    def __init__(
+        self, sparse: Sequence[str], dense: Sequence[tuple[str, int]], padding: int = 0
+    ) -> None:
+        """Declare the features, as in ``SlotParser``."""
+
+    def parse(self, segments: Sequence[Buffer]) -> ParsedSlots:
+        """Parse segments of whole records, without the GIL.
+
+        Raises:
+            RecordError: At the first record that is damaged or does not fit.
         """
 
 def optimizer_schema() -> dict[str, dict[str, float]]:

@@ -3,16 +3,18 @@
 import dataclasses
 import hashlib
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from fleetrec.config.job import Filter
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block, join, select
+from fleetrec.data.ids import IdMap, build_id_maps
 from fleetrec.data.scatter import scatter
 from fleetrec.data.source import BadRowError, Piece, Source
 from fleetrec.data.stream import RawBatch
@@ -37,13 +39,17 @@ class Decoder:
 
     source: Source
     seed: int
+    id_maps: Mapping[str, IdMap] = dataclasses.field(default_factory=dict)
 
     @property
     def loses_rows(self) -> bool:
-        """Tell whether a batch may come out with fewer samples than it had rows."""
+        """Tell whether a batch may come out with another number of samples than it had rows."""
         options = self.source.options
         return bool(
-            options.filters or options.sample_ratio < 1 or options.bad_rows.policy == "skip"
+            options.filters
+            or options.sample_ratio < 1
+            or options.bad_rows.policy == "skip"
+            or self.source.is_uneven
         )
 
     def __call__(self, raw: RawBatch, *, epoch: int) -> Decoded:
@@ -54,6 +60,8 @@ class Decoder:
         else:
             block = self.source.decode(raw.pieces)
             rows = np.arange(block.num_samples)
+        if self.id_maps:
+            block = _mapped(block, self.id_maps)
         keep = self._kept(block, raw.pieces, rows, epoch=epoch)
         if keep is not None:
             chosen = select([block], np.flatnonzero(keep).astype(np.int64))
@@ -105,9 +113,32 @@ class Decoder:
         options = self.source.options
         masks = [_passes(block, wanted) for wanted in options.filters]
         if options.sample_ratio < 1:
-            salts = _row_salts(pieces)[rows]
+            salts = _row_salts(pieces)
+            if self.source.is_uneven:  # samples cannot be told by their rows, but by their place
+                salts = salts[0] + np.arange(block.num_samples, dtype=np.uint64)
+            else:
+                salts = salts[rows]
             masks.append(_chance(salts, [self.seed, epoch]) < options.sample_ratio)
         return np.logical_and.reduce(masks) if masks else None
+
+
+def id_maps_of(source: Source) -> Mapping[str, IdMap]:
+    """Return the rules for ids that the source leaves to others, by feature."""
+    rules = {} if source.applies_id_rules else source.options.id_rules
+    maps = build_id_maps(source.options) if rules else {}
+    return {name: maps[name] for name in rules}
+
+
+def _mapped(block: Block, id_maps: Mapping[str, IdMap]) -> Block:
+    """Apply rules to the ids of some features; ids of padding count as ids."""
+    values = block.ids.values_N.numpy().copy()
+    for name, id_map in id_maps.items():
+        first = block.ids.names.index(name) * block.num_samples
+        begin, end = block.ids.offsets[[first, first + block.num_samples]].tolist()
+        values[begin:end] = id_map(values[begin:end])
+    return dataclasses.replace(
+        block, ids=dataclasses.replace(block.ids, values_N=torch.from_numpy(values))
+    )
 
 
 def check_filters(source: Source) -> None:

@@ -11,7 +11,7 @@ from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
 from fleetrec.core.event_time import event_time_of
-from fleetrec.data.decode import Decoded, Decoder, check_filters
+from fleetrec.data.decode import Decoded, Decoder, check_filters, id_maps_of
 from fleetrec.data.files import list_files, shuffled_files
 from fleetrec.data.memory import MemoryRows
 from fleetrec.data.plan import Share, plan_parts
@@ -36,11 +36,11 @@ class Loader:
         self.files = list_files(options.data_path)
         source = build_source(options, self.files)
         check_filters(source)
-        self._decoder = Decoder(source=source, seed=seed)
+        self._decoder = Decoder(source=source, seed=seed, id_maps=id_maps_of(source))
         self._parts = plan_parts(self.files, source, share)
         self._memory: MemoryRows | None = None
         self._num_bad_rows = 0
-        self.report = SlotReport(options)
+        self.report = SlotReport(source.options)
 
     @property
     def inputs(self) -> Inputs:

@@ -82,6 +82,8 @@ class Source(ABC):
     # Understanding, or reading itself, holds the GIL: several do it in processes, not threads.
     decodes_in_python: bool = False
     reads_in_python: bool = False
+    applies_id_rules: bool = False  # to values, before missing ones are padded
+    is_uneven: bool = False  # a row may give no sample, or several
 
     def __init_subclass__(cls, *, name: str) -> None:
         super().__init_subclass__()

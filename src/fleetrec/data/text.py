@@ -1,9 +1,10 @@
 """Text files as pieces of whole lines, without looking into the lines."""
 
 import dataclasses
+import functools
 import gzip
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Self, cast
+from typing import Any, BinaryIO, Self, cast
 
 from fleetrec._native import cut_lines
 from fleetrec.core.errors import DataError
@@ -23,6 +24,12 @@ class TextPiece(Piece):
     text: memoryview
     begin_fraction: float = 0.0
     _num_lines: int | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy the text for another process: views cannot travel."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields["text"] = bytes(self.text)
+        return functools.partial(_from_copy, type(self), fields), ()
 
     @property
     def num_rows(self) -> int:
@@ -54,10 +61,21 @@ class TextPiece(Piece):
         return head, tail
 
 
+def _from_copy(kind: type[TextPiece], fields: dict[str, Any]) -> TextPiece:
+    return kind(**{**fields, "text": memoryview(fields["text"])})
+
+
 def read_text(part: Part, *, offset: int, row: int) -> Iterator[TextPiece]:
     """Yield the lines that begin between ``offset`` and the end of the part."""
+    return pieces_of(part, _chunks(part, offset=offset), offset=offset, row=row)
+
+
+def pieces_of(
+    part: Part, chunks: Iterator[tuple[bytes, int]], *, offset: int, row: int
+) -> Iterator[TextPiece]:
+    """Yield whole lines of text that comes in chunks, each with the stored bytes read so far."""
     end, before = offset, 0.0
-    for text, num_read in _blocks(part, offset=offset):
+    for text, num_read in _whole_lines(part, chunks):
         end += len(text)
         fraction = min(1.0, num_read / max(1, part.num_bytes))
         piece = TextPiece(
@@ -125,24 +143,29 @@ def _lines_before(part: Part) -> int:
     return num_lines
 
 
-def _blocks(part: Part, *, offset: int) -> Iterator[tuple[bytes, int]]:
-    """Yield whole lines, some megabytes at a time, and how many stored bytes were read so far."""
+def _chunks(part: Part, *, offset: int) -> Iterator[tuple[bytes, int]]:
+    """Yield some megabytes at a time, and how many stored bytes of the part were read so far."""
     file, left = part.file, None if part.end is None else part.end - offset
     with storage_errors(file.path, doing="read"), file.open() as raw:
         stream = decompressed(file, raw)
         stream.seek(offset)
-        rest = b""
         while chunk := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
             left = None if left is None else left - len(chunk)
-            end = chunk.rfind(b"\n") + 1
-            if end == 0:
-                rest += chunk
-                _check_line_length(file, rest)
-                continue
-            yield rest + chunk[:end], raw.tell() - (0 if file.is_gzip else part.begin)
-            rest = chunk[end:]
-        if rest:
-            yield rest, part.num_bytes
+            yield chunk, raw.tell() - (0 if file.is_gzip else part.begin)
+
+
+def _whole_lines(part: Part, chunks: Iterator[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+    rest = b""
+    for chunk, num_read in chunks:
+        end = chunk.rfind(b"\n") + 1
+        if end == 0:
+            rest += chunk
+            _check_line_length(part.file, rest)
+            continue
+        yield rest + chunk[:end], num_read
+        rest = chunk[end:]
+    if rest:
+        yield rest, part.num_bytes
 
 
 def _check_line_length(file: DataFile, line: bytes) -> None:

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from fleetrec.config.job import BadRowOptions, DatasetOptions, DenseSlot, Filter
+from fleetrec.config.job import BadRowOptions, DatasetOptions, DenseSlot, Filter, IdRule
 from fleetrec.core.errors import DataError
 from fleetrec.data.loader import Loader
 
@@ -149,3 +149,15 @@ def test_too_many_bad_rows_end_the_run(bad_folder):
 def test_bad_rows_end_the_run_unless_asked(bad_folder):
     with pytest.raises(DataError, match=r"part:1: column 9: 'id:x0'"):
         read(make_loader(bad_folder))
+
+
+def test_rules_for_ids_hold_in_slot_text(folder):
+    rules = {"id": IdRule(buckets=7), "click": IdRule(vocabulary=("1",))}
+    (batch, *_) = read(make_loader(folder, id_rules=rules))
+    assert batch.ids["id"].values.tolist() == [row % 7 for row in range(16)]
+    assert batch.ids["click"].values.tolist() == [int(row % 4 == 0) for row in range(16)]
+
+
+def test_a_rule_for_an_unknown_feature_is_refused(folder):
+    with pytest.raises(DataError, match="a rule for ids of 'ids', which is no sparse feature"):
+        make_loader(folder, id_rules={"ids": IdRule(buckets=7)})

@@ -36,9 +36,13 @@ class SlotTextFault : public std::exception {
   std::string reason_;
 };
 
+// Between quotation marks, and cut where it is long.
+std::string quoted(std::string_view text);
+
 // The text before the first ':'; all of it if there is none.
 std::string_view slot_of(std::string_view token);
 
+std::string explain_bad_value(std::string_view slot, std::string_view value, SlotKind kind);
 std::string explain_bad_token(std::string_view token, SlotKind kind);
 std::string explain_bad_width(std::string_view slot, std::size_t expected, std::size_t got);
 

@@ -47,6 +47,7 @@ class Csv(Source, name="csv"):
     """Cuts lines by pyarrow, and leaves the cells as text until it is known what they are for."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv",)
+    applies_id_rules = True
     prefixes: ClassVar[Mapping[str, bytes]] = {}  # behind which the text of features is hashed
 
     def __init__(self, options: DatasetOptions) -> None:

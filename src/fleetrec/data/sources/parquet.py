@@ -22,6 +22,7 @@ class Parquet(Source, name="parquet"):
     """Reads the columns that are declared, as they are stored. A place is the number of a row."""
 
     suffixes = (".parquet", ".pq")
+    applies_id_rules = True
 
     def __init__(self, options: DatasetOptions) -> None:
         super().__init__(options)

@@ -1,0 +1,84 @@
+"""From the arrays of a native parser to samples."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import torch
+from typing_extensions import Buffer
+
+from fleetrec._native import ParsedSlots, SlotTextError
+from fleetrec.config.job import DatasetOptions
+from fleetrec.core.jagged import KeyedJagged
+from fleetrec.data.block import Block, SlotCounts
+from fleetrec.data.files import DataFile
+from fleetrec.data.source import BadRowError, Part, Piece
+from fleetrec.data.text import TextPiece, cut_text, line_of, read_text
+
+
+class LineParser(Protocol):
+    """A native parser of text with one sample per line."""
+
+    def parse(self, segments: Sequence[Buffer]) -> ParsedSlots:
+        """Return the samples or raise SlotTextError."""
+
+
+class ParsedLines:
+    """The half of a source that a native parser of lines makes the same for every such format."""
+
+    options: DatasetOptions
+    _parser: LineParser
+
+    def read(self, part: Part, *, offset: int, row: int) -> Iterator[TextPiece]:
+        """Yield whole lines."""
+        return read_text(part, offset=offset, row=row)
+
+    def cut(self, file: DataFile, fraction: float) -> int | None:
+        """Return the first line behind a fraction of the file."""
+        return cut_text(file, fraction)
+
+    def decode(self, pieces: Sequence[Piece]) -> Block:
+        """Return the samples, or raise an error that names file, line and token."""
+        texts = [piece.text for piece in pieces if isinstance(piece, TextPiece)]
+        try:
+            parsed = self._parser.parse(texts)
+        except SlotTextError as error:
+            row = sum(piece.num_rows for piece in pieces[: error.segment]) + error.line
+            where = self._name_line(*line_of(pieces, row))
+            token = f"{error.token!r}: " if error.token else ""
+            raise BadRowError(
+                f"{where}: column {error.column}: {token}{error.reason}", row=row
+            ) from None
+        return to_block(parsed, self.options)
+
+    def _name_line(self, file: DataFile, line: int) -> str:
+        return f"{file.path}:{line}"
+
+
+def to_block(parsed: ParsedSlots, options: DatasetOptions) -> Block:
+    """Return the same arrays as samples."""
+    dense = zip(options.dense, parsed.dense, strict=True)
+    return Block(
+        ids=KeyedJagged(
+            names=options.sparse,
+            values_N=torch.from_numpy(parsed.ids),
+            offsets=torch.from_numpy(parsed.offsets),
+            num_samples=parsed.num_samples,
+            weights_N=None if parsed.weights is None else torch.from_numpy(parsed.weights),
+        ),
+        dense={
+            slot.name: torch.from_numpy(values).reshape(parsed.num_samples, *slot.shape)
+            for slot, values in dense
+        },
+        counts=SlotCounts(
+            num_samples=parsed.num_samples,
+            seen=parsed.seen,
+            undeclared=parsed.undeclared,
+            num_empty=parsed.num_empty,
+        ),
+    )
+
+
+def widths_of(options: DatasetOptions) -> list[tuple[str, int]]:
+    """Return names and widths of the dense features."""
+    return [(slot.name, math.prod(slot.shape)) for slot in options.dense]

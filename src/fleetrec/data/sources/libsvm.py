@@ -1,0 +1,16 @@
+"""The text of libsvm, svmlight and libfm: ``label index:value index:value ...``."""
+
+from fleetrec.config.job import DatasetOptions
+from fleetrec.data.parsed import ParsedLines
+from fleetrec.data.source import Source
+from fleetrec.data.svm import build_svm_parser
+
+
+class Libsvm(ParsedLines, Source, name="libsvm"):
+    """Indices are the ids of one feature beside the label, values their weights."""
+
+    suffixes = (".libsvm", ".svm", ".svmlight", ".libfm")
+
+    def __init__(self, options: DatasetOptions) -> None:
+        super().__init__(options)
+        self._parser = build_svm_parser(options, has_fields=False)

@@ -1,0 +1,55 @@
+"""Files that go through a program of the user's: it reads a file and prints wire text."""
+
+from collections.abc import Iterator
+
+from fleetrec._native import WireParser
+from fleetrec.config.job import DatasetOptions
+from fleetrec.core.errors import DataError
+from fleetrec.data.files import DataFile
+from fleetrec.data.parsed import ParsedLines, widths_of
+from fleetrec.data.program import Program
+from fleetrec.data.source import Part, Source
+from fleetrec.data.text import TextPiece, pieces_of
+
+
+class Pipe(ParsedLines, Source, name="pipe"):
+    """Runs the program once per file; places are bytes of what it prints.
+
+    To go on in the middle, the program runs again and what it prints first is passed over.
+    """
+
+    def __init__(self, options: DatasetOptions) -> None:
+        super().__init__(options)
+        if options.pipe_command is None:
+            raise DataError(f"data set {options.name}: format pipe needs a pipe_command")
+        self._command = options.pipe_command
+        self._parser = WireParser(options.sparse, widths_of(options), options.padding)
+
+    def read(self, part: Part, *, offset: int, row: int) -> Iterator[TextPiece]:
+        """Yield whole lines of the output."""
+        with Program(self._command, part.file) as program:
+            chunks = _skipped(program.chunks(), offset, part.file)
+            yield from pieces_of(part, chunks, offset=offset, row=row)
+
+    def cut(self, file: DataFile, fraction: float) -> int | None:
+        """Return None: what a program prints has no place that is known before."""
+        del file, fraction
+        return None
+
+    def _name_line(self, file: DataFile, line: int) -> str:
+        return f"{file.path}: pipe_command {self._command!r}: line {line} of its output"
+
+
+def _skipped(
+    chunks: Iterator[tuple[bytes, int]], num_bytes: int, file: DataFile
+) -> Iterator[tuple[bytes, int]]:
+    left = num_bytes
+    for chunk, num_read in chunks:
+        if len(chunk) > left:
+            yield chunk[left:], num_read
+        left = max(0, left - len(chunk))
+    if left:
+        raise DataError(
+            f"{file.path}: its program printed {num_bytes - left} bytes, {left} fewer than before; "
+            "to go on where a run ended it must print the same again"
+        )

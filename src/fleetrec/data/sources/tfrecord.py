@@ -1,0 +1,169 @@
+"""TFRecord files of tf.Example messages, read without TensorFlow."""
+
+import dataclasses
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Self, cast
+
+from fleetrec._native import ExampleParser, RecordError, cut_records, find_record
+from fleetrec.config.job import DatasetOptions
+from fleetrec.core.errors import DataError
+from fleetrec.data.block import Block
+from fleetrec.data.files import DataFile
+from fleetrec.data.parsed import to_block, widths_of
+from fleetrec.data.source import BadRowError, Part, Piece, Source
+
+BLOCK_BYTES = 1 << 22
+SEARCH_BYTES = 1 << 20
+MAX_RECORD_BYTES = 1 << 28
+ALL = 1 << 62
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPiece(Piece):
+    """Whole records; their lengths are checked, their bytes not yet."""
+
+    data: memoryview
+    num_records: int
+    begin_fraction: float
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of records."""
+        return self.num_records
+
+    @property
+    def begin(self) -> int:
+        """Return where the first record begins in the file, or in what it decompresses to."""
+        return self.end - len(self.data)
+
+    def take(self, max_rows: int) -> tuple[Self, Self | None]:
+        """Cut after at most ``max_rows`` records."""
+        if max_rows >= self.num_records:
+            return self, None
+        at, num_records = cut_records(self.data, 0, max_rows)
+        share = at / len(self.data)
+        fraction = self.begin_fraction + (self.fraction - self.begin_fraction) * share
+        head = dataclasses.replace(
+            self,
+            data=self.data[:at],
+            num_records=num_records,
+            end=self.begin + at,
+            fraction=fraction,
+        )
+        tail = dataclasses.replace(
+            self,
+            data=self.data[at:],
+            num_records=self.num_records - num_records,
+            first_row=self.first_row + num_records,
+            begin_fraction=fraction,
+        )
+        return head, tail
+
+
+class TfRecord(Source, name="tfrecord"):
+    """Splits, checks and parses records in native code."""
+
+    suffixes = (".tfrecord", ".tfrecords", ".tfr")
+
+    def __init__(self, options: DatasetOptions) -> None:
+        super().__init__(options)
+        self._parser = ExampleParser(options.sparse, widths_of(options), options.padding)
+
+    def read(self, part: Part, *, offset: int, row: int) -> Iterator[RecordPiece]:
+        """Yield whole records."""
+        before = 0.0
+        for data, num_records, begin, num_read in _blocks(part, offset=offset):
+            fraction = min(1.0, num_read / max(1, part.num_bytes))
+            yield RecordPiece(
+                part=part,
+                first_row=row,
+                end=begin + len(data),
+                begin_fraction=before,
+                fraction=fraction,
+                data=memoryview(data),
+                num_records=num_records,
+            )
+            row, before = row + num_records, fraction
+
+    def cut(self, file: DataFile, fraction: float) -> int | None:
+        """Return the first record behind a fraction of the bytes; not in compressed files."""
+        if file.is_gzip:
+            return None
+        wanted = int(file.num_bytes * fraction)
+        if wanted == 0:
+            return 0
+        data = b""
+        with file.open() as stream:
+            stream.seek(wanted)
+            while chunk := stream.read(SEARCH_BYTES):
+                data += chunk
+                found = find_record(data, 0)
+                if found is not None:
+                    return wanted + found
+        return file.num_bytes
+
+    def decode(self, pieces: Sequence[Piece]) -> Block:
+        """Return the samples, or raise an error that names file, record and byte."""
+        records = [piece for piece in pieces if isinstance(piece, RecordPiece)]
+        try:
+            parsed = self._parser.parse([piece.data for piece in records])
+        except RecordError as error:
+            piece = records[error.segment]
+            row = sum(other.num_rows for other in records[: error.segment]) + error.record
+            number = _records_before(piece.part) + piece.first_row + error.record + 1
+            raise BadRowError(
+                f"{piece.part.file.path}: record {number} at byte {piece.begin + error.offset}: "
+                f"{error.reason}",
+                row=row,
+            ) from None
+        return to_block(parsed, self.options)
+
+
+def _records_before(part: Part) -> int:
+    """Count the records before a part that begins in the middle of its file."""
+    before = Part(file=part.file, end=part.begin)
+    if part.begin == 0:
+        return 0
+    return sum(num_records for _, num_records, _, _ in _blocks(before, offset=0))
+
+
+def _blocks(part: Part, *, offset: int) -> Iterator[tuple[bytes, int, int, int]]:
+    """Yield whole records, how many, where they begin, and how many stored bytes were read."""
+    file, left = part.file, None if part.end is None else part.end - offset
+    rest, begin = b"", offset
+    try:
+        with file.open() as raw:
+            stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if file.is_gzip else raw
+            stream.seek(offset)
+            while chunk := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
+                left = None if left is None else left - len(chunk)
+                rest += chunk
+                end, num_records = _cut(file, rest, begin)
+                if num_records:
+                    num_read = raw.tell() - (0 if file.is_gzip else part.begin)
+                    yield rest[:end], num_records, begin, num_read
+                    rest, begin = rest[end:], begin + end
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file.path}: cannot be read: {error}") from error
+    if rest:
+        raise DataError(
+            f"{file.path}: the record at byte {begin} is cut off: the file ends {len(rest)} bytes "
+            "behind its beginning"
+        )
+
+
+def _cut(file: DataFile, data: bytes, begin: int) -> tuple[int, int]:
+    try:
+        end, num_records = cut_records(data, 0, ALL)
+    except RecordError as error:
+        raise DataError(
+            f"{file.path}: the record at byte {begin + error.offset} is damaged: {error.reason}; "
+            "is it a TFRecord file?"
+        ) from None
+    if num_records == 0 and len(data) > MAX_RECORD_BYTES:
+        raise DataError(
+            f"{file.path}: the record at byte {begin} is longer than {MAX_RECORD_BYTES >> 20} MiB"
+        )
+    return end, num_records

@@ -1,0 +1,275 @@
+"""Files that a reader of the user's own understands; `fleetrec.reader` says what one is."""
+
+import dataclasses
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from fleetrec.config.job import DatasetOptions
+from fleetrec.core.errors import DataError
+from fleetrec.data.block import Block
+from fleetrec.data.files import DataFile, list_files
+from fleetrec.data.samples import BadSampleError, Named, build_block, derived_options, to_named
+from fleetrec.data.source import BadRowError, Part, Piece, Source
+from fleetrec.data.text import TextPiece, cut_text, line_of, read_text
+from fleetrec.data.user_code import cached_reader, explain, has_own, load_reader
+
+SAMPLES_PER_PIECE = 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SamplePiece(Piece):
+    """Samples as the reader made them; places count samples of the file."""
+
+    samples: tuple[Any, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of samples."""
+        return len(self.samples)
+
+    def take(self, max_rows: int) -> tuple[Self, Self | None]:
+        """Cut after at most ``max_rows`` samples."""
+        if max_rows >= len(self.samples):
+            return self, None
+        num_left = len(self.samples) - max_rows
+        head = dataclasses.replace(
+            self, samples=self.samples[:max_rows], end=self.end - num_left, is_whole_batch=False
+        )
+        tail = dataclasses.replace(
+            self, samples=self.samples[max_rows:], first_row=self.first_row + max_rows
+        )
+        return head, tail
+
+
+class UserReader(Source, name="user_reader"):
+    """Lends lines or files to the user's code, which is loaded anew in every process.
+
+    A reader of lines understands (`decode`), so that several processes can do it; a reader of files
+    reads (`read`), and makes batches of its own if it likes.
+    """
+
+    def __init__(self, options: DatasetOptions, *, reader: Any = None) -> None:
+        if options.reader is None:
+            raise DataError(f"data set {options.name}: format user_reader needs a data_converter")
+        self._path = Path(options.reader.path)
+        self._reader = load_reader(options.reader) if reader is None else reader
+        self._read_file = self._file_reader()
+        self._lock = threading.Lock()  # the user's code knows nothing of threads
+        self.decodes_in_python = self._read_file is None
+        self.reads_in_python = self._read_file is not None
+        self.is_uneven = self._read_file is None
+        super().__init__(options)
+        if not options.sparse and not options.dense:
+            self.options = self._derived(options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as options: the code is loaded where it is used, once per process."""
+        return _in_this_process, (self.options,)
+
+    def read(self, part: Part, *, offset: int, row: int) -> Iterator[Piece]:
+        """Yield lines, or samples if the reader takes whole files."""
+        if self._read_file is None:
+            return read_text(part, offset=offset, row=row)
+        return self._sample_pieces(part, self._read_file, offset=offset)
+
+    def cut(self, file: DataFile, fraction: float) -> int | None:
+        """Return the first line behind a fraction of the file, if the reader takes lines."""
+        return None if self._read_file is not None else cut_text(file, fraction)
+
+    def decode(self, pieces: Sequence[Piece]) -> Block:
+        """Return the samples; a line may have none or several."""
+        rows: list[int] = []
+        samples: list[Named] = []
+        failure: BadRowError | None = None
+        try:
+            for row, sample in self._rows(pieces):
+                rows.append(row)
+                samples.append(to_named(sample, self._order))
+        except BadRowError as error:
+            failure = error
+        except ValueError as error:
+            failure = self._bad_row(pieces, rows[-1], str(error))
+        try:
+            block = build_block(samples, self.options)
+        except BadSampleError as error:
+            raise self._bad_row(pieces, rows[error.sample], str(error)) from None
+        if failure is not None:  # now that all before it is known to be good
+            raise failure
+        return block
+
+    @property
+    def _order(self) -> tuple[str, ...]:
+        """Return the features as samples without names have them."""
+        return (*(slot.name for slot in self.options.dense), *self.options.sparse)
+
+    def _file_reader(self) -> Callable[[DataFile], Iterator["_Batch"]] | None:
+        """Return what makes samples of a whole file; None if the reader takes lines."""
+        reader = self._reader
+        if has_own(reader, "generate_batch_from_trainfiles"):
+            return self._own_batches
+        if has_own(reader, "batch_tensor_creator"):
+            return self._tensor_batches
+        if has_own(reader, "generate_sample"):
+            return None
+        if has_own(reader, "read") or isinstance(reader, FunctionType):
+            return self._file_samples
+        raise DataError(
+            f"{self._path}: {type(reader).__name__} has none of the methods generate_sample, "
+            "generate_batch_from_trainfiles and read"
+        )
+
+    def _own_batches(self, file: DataFile) -> Iterator["_Batch"]:
+        for batch in _called(self._reader.generate_batch_from_trainfiles([file.path])):
+            yield _Batch(list(batch), is_whole=True)
+
+    def _tensor_batches(self, file: DataFile) -> Iterator["_Batch"]:
+        def sample_reader() -> Iterator[list[Any]]:
+            for piece in read_text(Part(file=file, num_bytes=file.num_bytes), offset=0, row=0):
+                for line in _lines(piece):
+                    for sample in self._samples_of(line):
+                        yield [values for _, values in _pairs(sample)]
+
+        for arrays in _called(self._reader.batch_tensor_creator(sample_reader)):
+            yield _Batch(_by_sample(arrays), is_whole=True)
+
+    def _file_samples(self, file: DataFile) -> Iterator["_Batch"]:
+        read = getattr(self._reader, "read", self._reader)
+        items = iter(read(file.path))
+        while some := list(itertools.islice(items, SAMPLES_PER_PIECE)):
+            samples: list[Any] = []
+            for item in some:
+                samples += item.to_pylist() if isinstance(item, pa.RecordBatch) else [item]
+            yield _Batch([sample for sample in samples if sample is not None])
+
+    def _sample_pieces(
+        self, part: Part, read_file: Callable[[DataFile], Iterator["_Batch"]], *, offset: int
+    ) -> Iterator[SamplePiece]:
+        """Yield what the reader yields, but for the first ``offset`` samples."""
+        end = 0
+        for batch in self._guarded(read_file, part.file):
+            begin, end = end, end + len(batch.samples)
+            samples = batch.samples[max(0, offset - begin) :]
+            if samples:
+                yield SamplePiece(
+                    part=part,
+                    first_row=end - len(samples),
+                    end=end,
+                    fraction=0.0,  # nobody knows how much is still to come
+                    is_whole_batch=batch.is_whole,
+                    samples=tuple(samples),
+                )
+
+    def _guarded(
+        self, read_file: Callable[[DataFile], Iterator["_Batch"]], file: DataFile
+    ) -> Iterator["_Batch"]:
+        num_samples = 0
+        try:
+            for batch in read_file(file):
+                num_samples += len(batch.samples)
+                yield batch
+        except DataError:
+            raise
+        except Exception as error:
+            raise DataError(
+                f"{file.path}: behind sample {num_samples}: {explain(error, self._path)}"
+            ) from error
+
+    def _rows(self, pieces: Sequence[Piece]) -> Iterator[tuple[int, Any]]:
+        """Yield every sample and the number of the row that it comes from."""
+        row = 0
+        for piece in pieces:
+            if isinstance(piece, SamplePiece):
+                yield from enumerate(piece.samples, row)
+            elif isinstance(piece, TextPiece):
+                for number, line in enumerate(_lines(piece), row):
+                    try:
+                        with self._lock:
+                            samples = list(self._samples_of(line))
+                    except Exception as error:
+                        raise self._bad_row(pieces, number, explain(error, self._path)) from error
+                    yield from ((number, sample) for sample in samples)
+            row += piece.num_rows
+
+    def _samples_of(self, line: bytes) -> Iterator[Any]:
+        for sample in _called(self._reader.generate_sample(line.decode())):
+            if sample is not None:
+                # A zip is gone once it was looked at.
+                yield sample if isinstance(sample, Mapping) else list(sample)
+
+    def _bad_row(self, pieces: Sequence[Piece], row: int, reason: str) -> BadRowError:
+        first = 0
+        for piece in pieces:
+            if row < first + piece.num_rows:
+                break
+            first += piece.num_rows
+        if isinstance(piece, SamplePiece):
+            number = piece.first_row + row - first + 1
+            where = f"{piece.part.file.path}: sample {number} of {self._path}"
+        else:
+            file, line = line_of(pieces, row)
+            where = f"{file.path}:{line}"
+        return BadRowError(f"{where}: {reason}", row=row)
+
+    def _derived(self, options: DatasetOptions) -> DatasetOptions:
+        """Declare what the first sample of the data has."""
+        for file in list_files(options.data_path):
+            part = Part(file=file, num_bytes=file.num_bytes)
+            for piece in self.read(part, offset=0, row=0):
+                for _, sample in self._rows([piece]):
+                    try:
+                        return derived_options(options, sample)
+                    except (TypeError, ValueError) as error:
+                        raise DataError(
+                            f"data set {options.name}: features cannot be told from the first "
+                            f"sample: {error}; give sparse_slots and dense_slots"
+                        ) from error
+        raise DataError(
+            f"data set {options.name}: no sample tells the features; give sparse_slots and "
+            "dense_slots"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Batch:
+    """Some samples; a whole batch is trained on as it is."""
+
+    samples: list[Any]
+    is_whole: bool = False
+
+
+def _in_this_process(options: DatasetOptions) -> UserReader:
+    assert options.reader is not None
+    modified_ns = Path(options.reader.path).stat().st_mtime_ns
+    return UserReader(options, reader=cached_reader(options.reader.model_dump_json(), modified_ns))
+
+
+def _called(samples: Any) -> Iterable[Any]:
+    """Return what a generator, or a function that makes one, yields."""
+    found: Iterable[Any] = samples() if callable(samples) else samples
+    return found
+
+
+def _lines(piece: TextPiece) -> Iterator[bytes]:
+    """Yield the lines without their ends."""
+    lines = bytes(piece.text).split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return (line.removesuffix(b"\r") for line in lines)
+
+
+def _pairs(sample: Any) -> Iterable[tuple[Any, Any]]:
+    pairs: Iterable[tuple[Any, Any]] = sample.items() if isinstance(sample, Mapping) else sample
+    return pairs
+
+
+def _by_sample(arrays: Any) -> list[Any]:
+    """Return one sample per row of arrays that are given by feature or by place."""
+    if isinstance(arrays, Mapping):
+        return [dict(zip(arrays, row, strict=True)) for row in zip(*arrays.values(), strict=True)]
+    return [list(row) for row in zip(*arrays, strict=True)]
