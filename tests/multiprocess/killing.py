@@ -11,11 +11,11 @@ from multiprocess.logging_child import make_table, train_step
 TESTS = Path(__file__).parents[1]
 
 
-def run_and_kill(child_module, folder, delay_s):
-    """Let a child work for a while after its first acknowledgement; returns the last one."""
+def run_and_kill(child_module, folder, delay_s, *, num_waited_for=1):
+    """Let a child work for a while after some acknowledgements; returns the last one."""
     command = [sys.executable, "-m", child_module, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS) as child:
-        first = child.stdout.readline()
+        first = b"".join(child.stdout.readline() for _ in range(num_waited_for))
         time.sleep(delay_s)  # the moment is the point: there is no condition to wait for
         child.kill()
         rest = child.stdout.read()

@@ -7,7 +7,7 @@ import pytest
 from making_tables import same
 from multiprocess.killing import Straight, run_and_kill
 from multiprocess.logging_child import make_table, segments_in
-from multiprocess.snapshot_child import recover, snapshots_in
+from multiprocess.snapshot_child import STEPS_PER_SNAPSHOT, recover, snapshots_in
 
 
 def check_rounds(tmp_path, num_rounds):
@@ -18,7 +18,13 @@ def check_rounds(tmp_path, num_rounds):
     folder.mkdir()
     num_unfinished = 0
     for _ in range(num_rounds):
-        acknowledged = run_and_kill("multiprocess.snapshot_child", folder, rng.uniform(0, 0.06))
+        acknowledged = run_and_kill(
+            "multiprocess.snapshot_child",
+            folder,
+            rng.uniform(0, 0.03),
+            # Often more than lie between two snapshots: also a slow machine gets past one.
+            num_waited_for=rng.randint(1, 2 * STEPS_PER_SNAPSHOT),
+        )
         num_unfinished += any(path.name.startswith(".lsn-") for path in folder.iterdir())
         table = make_table()
         told = recover(table, folder)
