@@ -1,6 +1,7 @@
 """What a person at a terminal types and sees."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,7 +96,13 @@ def test_check_says_what_would_run_and_what_is_odd(tmp_path):
 
 def test_models_are_listed(tmp_path):
     done = fleetrec(tmp_path, "models")
-    assert "rank/dnn  DNN: " in done.stdout
+    assert re.search(r"^rank/dnn +DNN: ", done.stdout, re.MULTILINE)
+    shown = fleetrec(tmp_path, "models", "show", "rank/deepfm").stdout
+    assert "IJCAI 2017" in shown
+    assert re.search(
+        r"^  fc_sizes +widths of the hidden layers \(\[400, 400, 400\]\)$", shown, re.M
+    )
+    assert "dense parameters: 462,001" in shown
     listed = json.loads(fleetrec(tmp_path, "models", "--json").stdout)
     assert {"name", "module", "summary"} == set(listed[0])
     assert "fleetrec.models.rank.dnn" in {model["module"] for model in listed}

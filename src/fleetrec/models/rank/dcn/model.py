@@ -90,7 +90,8 @@ def _embeddings(config: Model.Config, slots: tuple[str, ...]) -> EmbeddingCollec
     return EmbeddingCollection(
         features=[EmbeddedFeature(feature=slot, table=f"factors.{slot}") for slot in slots],
         tables=[
-            config.table(f"factors.{slot}", dim_for(sizes[slot]), start, num_rows=sizes[slot])
+            # Id 0 stands for what is not among the counted ids.
+            config.table(f"factors.{slot}", dim_for(sizes[slot]), start, num_rows=sizes[slot] + 1)
             for slot in slots
         ],
     )
