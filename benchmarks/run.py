@@ -18,6 +18,7 @@ from rich.table import Table
 from benchmarks import end_to_end, slot_text, store
 from benchmarks.criteo_like import cached_parts
 from benchmarks.figure import Figure
+from fleetrec._native import keep_freed_memory
 
 Measure = Callable[[Sequence[Path], argparse.Namespace], list[Figure]]
 
@@ -45,6 +46,7 @@ TABLE_WIDTH = 100
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what was asked for; a target that is missed is shown, and fails nothing."""
     asked = _parser().parse_args(arguments)
+    keep_freed_memory()  # as a run does; whatever is compared has the same
     if asked.threads:
         torch.set_num_threads(asked.threads)
     console = Console(width=TABLE_WIDTH)

@@ -272,7 +272,7 @@ def test_hashed_ids_share_the_rows_of_a_small_table(job):
         "hyper_parameters.hash_ids=1",
         "runner.train.epochs=1",
     )
-    table = tensors_of(Path("ckpt/0"))["learn/tables/SparseFeatFactors.safetensors:ids"]
+    table = tensors_of(Path("ckpt/0"))["learn/tables/SparseFeatFactors:ids"]
     ids = np.frombuffer(table.removesuffix(b"int64"), np.int64)
     assert ids.tolist() == list(range(20))
 
@@ -423,9 +423,8 @@ def test_a_label_among_the_dense_slots_is_no_feed(job):
     text = text.replace(
         'label, *slots = inputs.sparse or ("click",)', 'label, slots = "y", inputs.sparse'
     )
-    text = text.replace("tuple(inputs.dense)", 'tuple(n for n in inputs.dense if n != "y")')
     text = text.replace(
-        "for shape in inputs.dense.values())", 'for n, shape in inputs.dense.items() if n != "y")'
+        "DenseValues(inputs)", 'DenseValues(inputs, [n for n in inputs.dense if n != "y"])'
     )
     Path("model.py").write_text(text)
     for phase in job["phase"]:

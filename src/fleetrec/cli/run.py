@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import console_logging, run_log
 from fleetrec.cli.progress import ProgressObserver
 from fleetrec.cli.signals import StopRequest
@@ -27,6 +28,7 @@ def run_job(job: Job, *, backend: Path | None, resume: bool, log_dir: Path) -> N
     if backend is not None and not backend.is_file():
         raise ConfigError([f"-b {backend}: no such file"])
     check_engines(job)
+    keep_freed_memory()
     with console_logging():
         for notice in job.notices:
             logger.warning("%s", notice)

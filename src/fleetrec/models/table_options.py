@@ -55,15 +55,14 @@ class EvictionOptions(Options):
         return Eviction(**self.model_dump())
 
 
-class TableOptions(Options):
-    """How large the tables of a model are, and how they grow."""
+class GrowthOptions(Options):
+    """How the tables of a model take ids, and how they grow."""
 
-    sparse_feature_number: int = Field(default=1000001, gt=0, description="ids in the table")
     distributed_embedding: bool = Field(
         default=False, description="let the table grow with any 64-bit id"
     )
     hash_ids: bool = Field(
-        default=False, description="let ids beyond sparse_feature_number share rows, by a hash"
+        default=False, description="let ids beyond the size of a table share rows, by a hash"
     )
     is_sparse: Literal[True] = Field(
         default=True, description="gradients concern the rows of the batch only; always so"
@@ -75,15 +74,12 @@ class TableOptions(Options):
         default=EvictionOptions(), description="which rows a growing table gives up"
     )
 
-    def table(
-        self, name: str, dim: int, initializer: Initializer, *, num_rows: int | None = None
-    ) -> TableConfig:
-        """Return a table by these options; ``num_rows`` is for a table of other size."""
+    def table(self, name: str, dim: int, initializer: Initializer, *, num_rows: int) -> TableConfig:
+        """Return a table by these options."""
         if self.hash_ids and self.distributed_embedding:
             raise ValueError(
                 "hash_ids and distributed_embedding exclude each other; set one of them"
             )
-        num_rows = num_rows or self.sparse_feature_number
         return TableConfig(
             name=name,
             dim=dim,
@@ -92,4 +88,18 @@ class TableOptions(Options):
             initializer=initializer,
             admission=self.admission.build(),
             eviction=self.eviction.build(),
+        )
+
+
+class TableOptions(GrowthOptions):
+    """How large the tables of a model are, and how they grow."""
+
+    sparse_feature_number: int = Field(default=1000001, gt=0, description="ids in the table")
+
+    def table(
+        self, name: str, dim: int, initializer: Initializer, *, num_rows: int | None = None
+    ) -> TableConfig:
+        """Return a table by these options; ``num_rows`` is for a table of other size."""
+        return super().table(
+            name, dim, initializer, num_rows=num_rows or self.sparse_feature_number
         )

@@ -2,6 +2,7 @@
 
 # Shape suffixes: B samples, L elements, D width, H heads, K key width, V value width.
 
+import dataclasses
 import math
 
 import torch
@@ -11,8 +12,22 @@ from fleetrec.nn.activation import ActivationName, activation
 from fleetrec.nn.mlp import scaled_linear
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderDropout:
+    """Chances that values are dropped in training: of outputs, of attention, of hidden values."""
+
+    output: float = 0.0
+    attention: float = 0.0
+    hidden: float = 0.0
+
+
+NO_DROPOUT = EncoderDropout()
+
+
 class EncoderBlock(nn.Module):
     """x = norm(x + dropout(attention(x))), then x = norm(x + dropout(W_2 act(W_1 x + b_1) + b_2)).
+
+    Dropout may act on attention and hidden values as well.
 
     attention = concat_h softmax(Q K^T / sqrt(K)) V, over the elements that the mask leaves.
     Vaswani et al., "Attention Is All You Need", 2017; over histories in Chen et al., "Behavior
@@ -27,7 +42,7 @@ class EncoderBlock(nn.Module):
         key_dim: int,
         hidden_dim: int,
         act: ActivationName = "relu",
-        dropout: float = 0.0,
+        dropout: EncoderDropout = NO_DROPOUT,
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
@@ -39,10 +54,14 @@ class EncoderBlock(nn.Module):
         self.project = scaled_linear(width, dim)
         self.attention_norm = nn.LayerNorm(dim)
         self.feed_forward = nn.Sequential(
-            scaled_linear(dim, hidden_dim), activation(act), scaled_linear(hidden_dim, dim)
+            scaled_linear(dim, hidden_dim),
+            activation(act),
+            nn.Dropout(dropout.hidden),
+            scaled_linear(hidden_dim, dim),
         )
         self.feed_forward_norm = nn.LayerNorm(dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(dropout.output)
+        self.attention_dropout = nn.Dropout(dropout.attention)
 
     def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
         """Return x_BLD; ``mask_BL`` is true where there is an element, padding comes out as 0."""
@@ -56,7 +75,8 @@ class EncoderBlock(nn.Module):
         # Not minus infinity: a row without any element would have no softmax.
         lowest = torch.finfo(scores_BHLL.dtype).min
         scores_BHLL = scores_BHLL.masked_fill(~mask_BL[:, None, None, :], lowest)
-        mixed_BHLV = torch.softmax(scores_BHLL, dim=3) @ self._heads(self.value(x_BLD))
+        attention_BHLL = self.attention_dropout(torch.softmax(scores_BHLL, dim=3))
+        mixed_BHLV = attention_BHLL @ self._heads(self.value(x_BLD))
         projected_BLD: Tensor = self.project(mixed_BHLV.transpose(1, 2).flatten(2))
         return projected_BLD
 

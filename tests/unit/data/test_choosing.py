@@ -83,8 +83,10 @@ def test_filters_choose_samples(folder, feature, op, value, want):
 
 
 def test_a_filter_must_name_a_feature(folder):
-    with pytest.raises(DataError, match="filters: no feature is called 'clik'; known: click, id"):
-        make_loader(folder, filters=(Filter(feature="clik", op="==", value=1),))
+    with pytest.raises(
+        DataError, match="filters: no feature is called 'clicked'; known: click, id"
+    ):
+        make_loader(folder, filters=(Filter(feature="clicked", op="==", value=1),))
 
 
 def test_a_ratio_keeps_about_as_many_and_other_ones_each_epoch(folder):

@@ -75,5 +75,5 @@ def test_a_vocabulary_that_is_not_utf8_is_refused(tmp_path):
 
 
 def test_a_rule_for_an_unknown_feature_is_refused(tmp_path):
-    with pytest.raises(DataError, match="'itme', which is no sparse feature; known: click"):
-        build_id_maps(make_options(tmp_path, id_rules={"itme": IdRule(buckets=3)}))
+    with pytest.raises(DataError, match="'items', which is no sparse feature; known: click"):
+        build_id_maps(make_options(tmp_path, id_rules={"items": IdRule(buckets=3)}))

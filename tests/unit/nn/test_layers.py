@@ -12,7 +12,7 @@ from fleetrec.nn.bilinear import BilinearInteraction
 from fleetrec.nn.bilinear_fusion import BilinearFusion
 from fleetrec.nn.cin import Cin
 from fleetrec.nn.dot_interaction import DotInteraction
-from fleetrec.nn.encoder_block import EncoderBlock
+from fleetrec.nn.encoder_block import EncoderBlock, EncoderDropout
 from fleetrec.nn.euler import EulerLayer, EulerMapping
 from fleetrec.nn.feature_generation import FeatureGeneration
 from fleetrec.nn.feature_selection import FeatureSelection
@@ -81,7 +81,9 @@ LAYERS = {  # how it is made, and the shapes of a sample of its inputs
     "gru": (lambda: Gru(D, 5), [HISTORY, MASK]),
     "augru": (lambda: Gru(D, 5), [HISTORY, MASK, (L,)]),
     "encoder_block": (
-        lambda: EncoderBlock(D, num_heads=2, key_dim=3, hidden_dim=5, dropout=0.3),
+        lambda: EncoderBlock(
+            D, num_heads=2, key_dim=3, hidden_dim=5, dropout=EncoderDropout(output=0.3)
+        ),
         [HISTORY, MASK],
     ),
 }
@@ -205,3 +207,18 @@ def test_an_mlp_has_the_activation_it_is_asked_for(name):
     x = torch.randn(5, 3)
     function = {"linear": lambda v: v}.get(name) or getattr(nn.functional, name)
     torch.testing.assert_close(mlp(x), function(mlp[0][0](x)))
+
+
+def test_an_mlp_of_parts_is_the_mlp_of_all_side_by_side():
+    mlp = Mlp(7, (5, 3))
+    parts = [torch.rand(4, 2, requires_grad=True), torch.rand(4, 5, requires_grad=True)]
+    whole = mlp(torch.cat(parts, dim=1))
+    whole.sum().backward()
+    want = [part.grad for part in parts] + [p.grad for p in mlp.parameters()]
+    for tensor in (*parts, *mlp.parameters()):
+        tensor.grad = None
+    by_parts = mlp.of_parts(parts)
+    by_parts.sum().backward()
+    got = [part.grad for part in parts] + [p.grad for p in mlp.parameters()]
+    torch.testing.assert_close(by_parts, whole)
+    torch.testing.assert_close(got, want)

@@ -52,10 +52,8 @@ class Model(base.Model):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return ``logit`` and ``predict``, the probability of a click."""
-        x_BE = self.embeddings(batch).cat()
-        if self._dense.names:
-            x_BE = torch.cat([x_BE, self._dense.of(batch)], dim=1)
-        h_BH = self.mlp(x_BE)
+        dense = [self._dense.of(batch)] if self._dense.names else []
+        h_BH = self.mlp.of_parts([self.embeddings(batch).cat(), *dense])
         logit_B = self.out(h_BH).squeeze(1)
         return {"logit": logit_B, "predict": torch.sigmoid(logit_B)}
 
