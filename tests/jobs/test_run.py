@@ -273,7 +273,7 @@ def test_hashed_ids_share_the_rows_of_a_small_table(job):
         "runner.train.epochs=1",
     )
     table = tensors_of(Path("ckpt/0"))["learn/tables/SparseFeatFactors:ids"]
-    ids = np.frombuffer(table.removesuffix(b"int64"), np.int64)
+    ids = np.frombuffer(table.removesuffix(b"uint64"), np.uint64)
     assert ids.tolist() == list(range(20))
 
 

@@ -90,7 +90,7 @@ def test_encoder_block():
                 layer.project,
                 layer.attention_norm,
                 layer.feed_forward[0],
-                layer.feed_forward[2],
+                layer.feed_forward[3],
                 layer.feed_forward_norm,
             ),
             strict=True,
