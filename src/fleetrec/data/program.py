@@ -1,19 +1,18 @@
 """A user's program that turns the bytes of a file into text, run so that nothing is left behind."""
 
 import contextlib
-import gzip
 import os
 import signal
 import subprocess
 import threading
 import time
-import zlib
 from collections.abc import Iterator
 from types import TracebackType
-from typing import IO, BinaryIO, Self, cast
+from typing import IO, Self, cast
 
 from fleetrec.core.errors import DataError
-from fleetrec.data.files import DataFile
+from fleetrec.data.files import DataFile, storage_errors
+from fleetrec.data.text import decompressed
 
 CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 600
@@ -31,7 +30,7 @@ class Program:
     def __init__(self, command: str, file: DataFile) -> None:
         self._command = command
         self._file = file
-        self._failure: Exception | None = None
+        self._failure: DataError | None = None
         self._num_fed = 0  # stored bytes of the file
         self._said = b""
 
@@ -75,9 +74,7 @@ class Program:
         has_ended = self._wait(GRACE_S)
         self._stop()
         if self._failure is not None:
-            raise DataError(
-                f"{self._file.path}: cannot be read: {self._failure}"
-            ) from self._failure
+            raise self._failure
         if not has_ended:
             raise DataError(
                 f"{self._file.path}: {self.name} closed its output but did not end within "
@@ -94,14 +91,15 @@ class Program:
     def _feed(self) -> None:
         stdin = cast(IO[bytes], self._process.stdin)
         try:
-            with self._file.open() as raw:
-                stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if self._file.is_gzip else raw
+            with storage_errors(self._file.path, doing="read"), self._file.open() as raw:
+                stream = decompressed(self._file, raw)
                 while chunk := stream.read(CHUNK_BYTES):
-                    stdin.write(chunk)
+                    try:
+                        stdin.write(chunk)
+                    except BrokenPipeError:
+                        return  # it has read enough
                     self._num_fed = raw.tell()
-        except BrokenPipeError:
-            return  # it has read enough
-        except (OSError, EOFError, zlib.error) as error:
+        except DataError as error:
             self._failure = error
             self._signal(signal.SIGTERM)  # what it makes of half a file is worth nothing
         finally:

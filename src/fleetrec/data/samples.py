@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import torch
 
 from fleetrec.config.job import DatasetOptions, DenseSlot
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.data.block import Block, SlotCounts
+from fleetrec.data.ids import Ids, text_ids
 
 Named = Mapping[str, Any]
 SHOWN_CHARACTERS = 80
@@ -89,14 +91,14 @@ def shown(value: Any) -> str:
 
 
 def _build(samples: Sequence[Named], options: DatasetOptions) -> Block:
-    ids: list[npt.NDArray[np.int64]] = []
+    ids: list[Ids] = []
     lengths: list[npt.NDArray[np.int64]] = []
     seen: list[int] = []
     for name in options.sparse:
         lists = [_as_list(sample.get(name)) for sample in samples]
         seen.append(sum(map(bool, lists)))
         lengths.append(np.array([max(1, len(values)) for values in lists], np.int64))
-        ids.append(_to_ids(name, lists, options.padding))
+        ids.append(_padded(lists, _to_ids(name, lists), options.padding))
     dense = {}
     for slot in options.dense:
         columns = [sample.get(slot.name) for sample in samples]
@@ -139,28 +141,48 @@ def _as_list(value: Any) -> Sequence[Any]:
         return ()
     if hasattr(value, "tolist"):  # arrays and tensors
         value = np.asarray(value).reshape(-1).tolist()
-    if isinstance(value, list | tuple):
-        return value
-    return (value,)
+    values: Sequence[Any] = value if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(text, str | bytes) and not text for text in values):
+        return [text for text in values if not isinstance(text, str | bytes) or text]
+    return values
 
 
-def _to_ids(name: str, lists: Sequence[Sequence[Any]], padding: int) -> npt.NDArray[np.int64]:
-    flat = [value for values in lists for value in (values or (padding,))]
-    if set(map(type, flat)) <= {int, bool}:
-        ids = np.array(flat, np.object_ if not flat else None)
-        if ids.dtype.kind in "bi":
+def _to_ids(name: str, lists: Sequence[Sequence[Any]]) -> Ids:
+    """Return the ids of all values: integers as they are, text as in every other format."""
+    flat = [value for values in lists for value in values]
+    if flat and set(map(type, flat)) <= {int, bool}:
+        ids = np.array(flat)
+        if ids.dtype.kind in "bi":  # others are too large for 63 bits
             return ids.astype(np.int64)
-    checked = []
+    numbers = np.empty(len(flat), np.uint64)
+    texts: dict[int, str | bytes] = {}
+    place = 0
     for number, values in enumerate(lists):
-        for value in values or (padding,):
-            if not isinstance(value, int | np.integer) or not _MIN_ID <= value <= _MAX_ID:
+        for value in values:
+            if isinstance(value, str | bytes):
+                texts[place] = value
+            elif isinstance(value, int | np.integer) and _MIN_ID <= value <= _MAX_ID:
+                numbers[place] = int(value) % 2**64
+            else:
                 raise BadSampleError(
-                    f"feature {name!r} is sparse: expected integers from -2^63 to 2^64-1, "
+                    f"feature {name!r} is sparse: expected integers from -2^63 to 2^64-1 or text, "
                     f"got {shown(value)}",
                     sample=number,
                 )
-            checked.append(int(value) % 2**64)
-    return np.array(checked, np.uint64).view(np.int64)
+            place += 1
+    ids = numbers.view(np.int64)
+    if texts:
+        ids[list(texts)] = text_ids(pa.array(list(texts.values()), pa.large_binary()))
+    return ids
+
+
+def _padded(lists: Sequence[Sequence[Any]], ids: Ids, padding: int) -> Ids:
+    """Give an empty list one id."""
+    empty = np.array([not values for values in lists], np.bool_)
+    if not empty.any():
+        return ids
+    starts = np.cumsum([0, *map(len, lists)])[:-1]
+    return np.insert(ids, starts[empty], padding)
 
 
 def _to_rows(

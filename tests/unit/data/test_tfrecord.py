@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleetrec._native import fingerprint64
 from fleetrec.core.errors import DataError
 from fleetrec.data.source import BadRowError
 from making_rows import FORMATS, open_source, to_example, to_record
@@ -26,6 +27,13 @@ def test_lists_that_are_not_packed_read_the_same(tmp_path):
 
 def test_dense_features_may_be_integers(tmp_path):
     assert decode(tmp_path, to_record(to_example({"d": [3, -4]}))).dense["d"].tolist() == [[3, -4]]
+
+
+def test_text_becomes_ids_as_in_every_format(tmp_path):
+    block = decode(tmp_path, to_record(to_example({"2": [b"red", b"7", b""], "1": [b""]})))
+    red = fingerprint64("red") - 2**64 * (fingerprint64("red") >= 2**63)
+    assert block.ids["2"].values.tolist() == [red, 7]
+    assert block.counts.seen.tolist() == [0, 0, 1, 0]
 
 
 def test_damaged_bytes_are_one_bad_row(tmp_path):

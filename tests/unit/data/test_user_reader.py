@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 
+from fleetrec._native import fingerprint64
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
@@ -221,6 +222,20 @@ def test_a_class_reads_record_batches(tmp_path):
     check_block(decode(options_for(tmp_path, code)))
 
 
+def test_text_becomes_ids_as_in_every_format(tmp_path):
+    code = """
+        def read(path):
+            yield {"item": ["red", "7", ""], "click": 7}
+            yield {"item": b"red"}
+            yield {"item": "", "click": [3, "red"]}
+    """
+    block = decode(options_for(tmp_path, code, padding=5))
+    red = fingerprint64("red") - 2**64 * (fingerprint64("red") >= 2**63)
+    assert block.ids["item"].values.tolist() == [red, 7, red, 5]
+    assert block.ids["item"].lengths().tolist() == [2, 1, 1]
+    assert block.ids["click"].values.tolist() == [7, 5, 3, red]
+
+
 def test_features_are_told_from_the_first_sample(tmp_path):
     code = """
         def read(path):
@@ -315,7 +330,7 @@ def test_a_sample_that_does_not_fit_is_named(tmp_path, sample, reason):
 
 
 def test_the_first_of_two_bad_samples_is_named(tmp_path):
-    code = "def read(path):\n    yield {'price': 'x'}\n    yield {'item': 'x'}\n    yield 5\n"
+    code = "def read(path):\n    yield {'price': 'x'}\n    yield {'item': 0.5}\n    yield 5\n"
     with pytest.raises(BadRowError, match="sample 1"):
         decode(options_for(tmp_path, code))
 

@@ -1,18 +1,17 @@
 """TFRecord files of tf.Example messages, read without TensorFlow."""
 
 import dataclasses
-import gzip
-import zlib
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Self, cast
+from typing import Self
 
 from fleetrec._native import ExampleParser, RecordError, cut_records, find_record
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block
-from fleetrec.data.files import DataFile
+from fleetrec.data.files import DataFile, storage_errors
 from fleetrec.data.parsed import to_block, widths_of
 from fleetrec.data.source import BadRowError, Part, Piece, Source
+from fleetrec.data.text import decompressed
 
 BLOCK_BYTES = 1 << 22
 SEARCH_BYTES = 1 << 20
@@ -95,7 +94,7 @@ class TfRecord(Source, name="tfrecord"):
         if wanted == 0:
             return 0
         data = b""
-        with file.open() as stream:
+        with storage_errors(file.path, doing="read"), file.open() as stream:
             stream.seek(wanted)
             while chunk := stream.read(SEARCH_BYTES):
                 data += chunk
@@ -133,20 +132,17 @@ def _blocks(part: Part, *, offset: int) -> Iterator[tuple[bytes, int, int, int]]
     """Yield whole records, how many, where they begin, and how many stored bytes were read."""
     file, left = part.file, None if part.end is None else part.end - offset
     rest, begin = b"", offset
-    try:
-        with file.open() as raw:
-            stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if file.is_gzip else raw
-            stream.seek(offset)
-            while chunk := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
-                left = None if left is None else left - len(chunk)
-                rest += chunk
-                end, num_records = _cut(file, rest, begin)
-                if num_records:
-                    num_read = raw.tell() - (0 if file.is_gzip else part.begin)
-                    yield rest[:end], num_records, begin, num_read
-                    rest, begin = rest[end:], begin + end
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file.path}: cannot be read: {error}") from error
+    with storage_errors(file.path, doing="read"), file.open() as raw:
+        stream = decompressed(file, raw)
+        stream.seek(offset)
+        while chunk := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
+            left = None if left is None else left - len(chunk)
+            rest += chunk
+            end, num_records = _cut(file, rest, begin)
+            if num_records:
+                num_read = raw.tell() - (0 if file.is_gzip else part.begin)
+                yield rest[:end], num_records, begin, num_read
+                rest, begin = rest[end:], begin + end
     if rest:
         raise DataError(
             f"{file.path}: the record at byte {begin} is cut off: the file ends {len(rest)} bytes "
