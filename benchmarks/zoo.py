@@ -2,6 +2,7 @@
 
 Samples have ids and numbers; clicks depend a little on each and a lot on hidden pairs, see
 tools/make_field_data.py. Every model reads the same samples in the layout of one slot per field.
+Models over histories cannot; they have a table of their own, on the sample data of their configs.
 
 usage: python -m benchmarks.zoo [--samples N] [--epochs N] [--seeds N] [--models a,b] [--write]
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fleetrec.cli.job import load_job
 from fleetrec.config.job import (
     DatasetOptions,
     DenseSlot,
@@ -24,6 +26,7 @@ from fleetrec.config.job import (
 )
 from fleetrec.config.yaml_dialect.locate import ZOO, zoo_names
 from fleetrec.data.loader import Loader
+from fleetrec.models.history import HistoryOptions
 from fleetrec.models.load import load_model_class
 from fleetrec.train.phase import PhaseRun, build_phase
 from fleetrec.train.scoreboard import Scoreboard
@@ -64,14 +67,21 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(n for n in zoo_names() if n[:5] == "rank/"))
     parser.add_argument("--write", action="store_true", help="write docs/zoo.md")
     options = parser.parse_args()
-    names = sorted({BASELINE, *options.models.split(",")})
+    asked = {BASELINE, *options.models.split(",")}
+    names = sorted(name for name in asked if not reads_histories(name))
     with tempfile.TemporaryDirectory() as folder:
         data = write_data(Path(folder), num_samples=options.samples)
         rows = [
             measure(name, data, num_epochs=options.epochs, num_seeds=options.seeds)
             for name in names
         ]
+    histories = [
+        measure_on_own_data(name, num_seeds=options.seeds) for name in sorted(asked - set(names))
+    ]
     text = to_markdown(rows)
+    if histories:
+        speed = next(row.rows_per_s for row in rows if row.name == BASELINE)
+        text += f"\nOver histories, on the sample data:\n\n{to_markdown(histories, speed=speed)}"
     print(text)
     if options.write:
         write_page(text, num_samples=options.samples, num_epochs=options.epochs)
@@ -108,6 +118,24 @@ def measure(name: str, data: Path, *, num_epochs: int, num_seeds: int) -> Row:
     return Row(name=name, num_parameters=num_parameters, rows_per_s=max(speeds), aucs=tuple(aucs))
 
 
+def reads_histories(name: str) -> bool:
+    """Tell whether a model needs lists of items in their order."""
+    return issubclass(load_model_class(ZOO / name / "model.py").Config, HistoryOptions)
+
+
+def measure_on_own_data(name: str, *, num_seeds: int) -> Row:
+    """Train as the config of the model says, with each seed."""
+    train, infer = load_job(name, overrides=()).runs
+    aucs, speeds, num_parameters = [], [], 0
+    for seed in range(num_seeds):
+        phase = build_phase(train.phases[0], train.model_copy(update={"seed": seed}))
+        num_parameters = sum(p.numel() for p in phase.model.parameters())
+        speeds += [train_epoch(phase, epoch) for epoch in range(train.num_epochs)]
+        aucs.append(auc_of(phase, infer.phases[0].dataset.data_path))
+    print(f"{name}: {statistics.mean(aucs):.4f}", flush=True)
+    return Row(name=name, num_parameters=num_parameters, rows_per_s=max(speeds), aucs=tuple(aucs))
+
+
 def build(name: str, data_path: Path, *, seed: int) -> PhaseRun:
     """Build a model of the zoo on the common data."""
     model_path = ZOO / name / "model.py"
@@ -139,9 +167,9 @@ def train_epoch(phase: PhaseRun, epoch: int) -> float:
     return num_rows / (time.perf_counter() - begin_s)
 
 
-def auc_of(phase: PhaseRun, data_path: Path) -> float:
+def auc_of(phase: PhaseRun, data_path: Path | str) -> float:
     """Judge a model on other samples."""
-    options = phase.options.dataset.model_copy(update={"data_path": data_path})
+    options = phase.options.dataset.model_copy(update={"data_path": str(data_path)})
     scoreboard = Scoreboard(phase.model.tasks)
     with Loader(options, seed=0).epoch(0) as batches:
         for batch in batches:
@@ -150,9 +178,9 @@ def auc_of(phase: PhaseRun, data_path: Path) -> float:
     return scoreboard.figures()["AUC"]
 
 
-def to_markdown(rows: Sequence[Row]) -> str:
-    """Return the table, best AUC first."""
-    (baseline,) = (row.rows_per_s for row in rows if row.name == BASELINE)
+def to_markdown(rows: Sequence[Row], *, speed: float | None = None) -> str:
+    """Return the table, best AUC first; ``speed`` is that of the baseline if it is not in it."""
+    baseline = speed or next(row.rows_per_s for row in rows if row.name == BASELINE)
     lines = [
         f"| AUC, mean of {len(rows[0].aucs)} seeds | from - to | model | dense parameters "
         "| rows/s beside dnn |",

@@ -25,6 +25,7 @@ from making import columns_of, run, write_tables
 MAX_LINES = 120
 MAX_DATA_BYTES = 1_500_000  # of all models together: they are installed with the package
 LINEAR = "rank/logistic_regression"
+NUM_LONG = 5000
 PROMISE = re.compile(r"an AUC of at least (0\.\d+) is reached")
 
 
@@ -198,6 +199,24 @@ def test_samples_without_ids_are_taken(phase, batch):
     assert all(p.isfinite().all() for p in phase.model.parameters())
 
 
+def test_very_long_histories_are_taken(phase, batch):
+    """The first sample has thousands of ids wherever lists may have any length."""
+    sequences = {f.feature for f in phase.model.embedding_collection().sequences.values()}
+    free = sequences - {"feat_idx"}  # which has one id per field
+    if not free:
+        return
+    lists = {name: batch.ids[name] for name in batch.ids}
+    values, lengths = [], []
+    for name, jagged in lists.items():
+        first = int(jagged.offsets[1])
+        long = jagged.values[:1].repeat(NUM_LONG if name in free else first)
+        values.append(torch.cat([long, jagged.values[first:]]))
+        lengths.append(torch.cat([torch.tensor([len(long)]), jagged.lengths()[1:]]))
+    step = phase.strategy.train_step(with_lists(batch, values, lengths))
+    assert step.loss.isfinite()
+    assert all(p.isfinite().all() for p in phase.model.parameters())
+
+
 def without_ids(batch: Batch, kept: set[str]) -> Batch:
     lists = {name: batch.ids[name] for name in batch.ids}
     values = [
@@ -207,6 +226,10 @@ def without_ids(batch: Batch, kept: set[str]) -> Batch:
         lists[name].lengths() if name in kept else torch.zeros_like(lists[name].lengths())
         for name in lists
     ]
+    return with_lists(batch, values, lengths)
+
+
+def with_lists(batch: Batch, values: list[torch.Tensor], lengths: list[torch.Tensor]) -> Batch:
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(lengths).cumsum(0)])
     ids = KeyedJagged(
         names=batch.ids.names,
