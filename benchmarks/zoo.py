@@ -61,8 +61,8 @@ class Row:
 def main() -> None:
     """Measure, print the table, and put it into docs/zoo.md if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=20000)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--samples", type=int, default=24000)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--models", default=",".join(n for n in zoo_names() if n[:5] == "rank/"))
     parser.add_argument("--write", action="store_true", help="write docs/zoo.md")
