@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import end_to_end, slot_text, store
+from benchmarks import end_to_end, readers, slot_text, store
 from benchmarks.criteo_like import cached_parts
 from benchmarks.figure import Figure
 from fleetrec._native import keep_freed_memory
@@ -24,6 +24,9 @@ Measure = Callable[[Sequence[Path], argparse.Namespace], list[Figure]]
 
 BENCHMARKS: dict[str, Measure] = {
     "slot_text": lambda parts, asked: slot_text.measure(
+        parts, batch_size=asked.batch_size, num_rounds=asked.rounds
+    ),
+    "readers": lambda parts, asked: readers.measure(
         parts, batch_size=asked.batch_size, num_rounds=asked.rounds
     ),
     "end_to_end": lambda parts, asked: end_to_end.measure(

@@ -165,3 +165,12 @@ def test_a_size_of_zero_is_refused(capsys):
     with pytest.raises(SystemExit):
         run.main(["--rounds", "0"])
     assert "expected a whole number from 1 on, got '0'" in capsys.readouterr().err
+
+
+def test_readers_are_measured_on_the_same_samples(tmp_path):
+    parts = criteo_like.cached_parts(tmp_path, num_samples=600, num_parts=2)
+    figures = readers.measure(parts, batch_size=64, num_rounds=1)
+    names = [figure.name.removeprefix("readers: ") for figure in figures]
+    assert names == ["csv over pyarrow", "parquet over pyarrow", "arrow", "slot_text"]
+    assert [bool(figure.ratios) for figure in figures] == [True, True, False, False]
+    assert all(figure.value > 0 for figure in figures)
