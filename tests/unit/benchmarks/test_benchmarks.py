@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import criteo_like, end_to_end, fbgemm, large, run, slot_text, store
+from benchmarks import criteo_like, end_to_end, fbgemm, large, readers, run, slot_text, store
 from benchmarks.criteo_like import CARDINALITIES, LABEL, SPARSE
 from benchmarks.figure import Figure
 from benchmarks.job import dataset
