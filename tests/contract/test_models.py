@@ -204,7 +204,7 @@ def test_very_long_histories_are_taken(phase, batch):
     sequences = {f.feature for f in phase.model.embedding_collection().sequences.values()}
     free = sequences - {"feat_idx"}  # which has one id per field
     if not free:
-        return
+        pytest.skip("no list of any length")
     lists = {name: batch.ids[name] for name in batch.ids}
     values, lengths = [], []
     for name, jagged in lists.items():

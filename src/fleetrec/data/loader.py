@@ -36,6 +36,12 @@ class Loader:
         self.files = list_files(options.data_path)
         source = build_source(options, self.files)
         check_filters(source)
+        weight = options.sample_weight
+        if weight is not None and source.inputs.dense.get(weight) != (1,):
+            raise DataError(
+                f"data set {options.name}: sample_weight: expected a dense feature of width 1, "
+                f"got {weight!r}; known: {', '.join(source.inputs.dense) or 'none'}"
+            )
         self._decoder = Decoder(source=source, seed=seed, id_maps=id_maps_of(source))
         self._parts = plan_parts(self.files, source, share)
         self._memory: MemoryRows | None = None

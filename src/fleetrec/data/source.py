@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import fleetrec.data.sources
-from fleetrec.config.job import DatasetOptions
+from fleetrec.config.job import DatasetOptions, TextTableOptions
 from fleetrec.core.batch import Inputs
 from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block
@@ -83,6 +83,7 @@ class Source(ABC):
     decodes_in_python: bool = False
     reads_in_python: bool = False
     applies_id_rules: bool = False  # to values, before missing ones are padded
+    takes_text_table: bool = False  # knows separators, quotes and columns
     is_uneven: bool = False  # a row may give no sample, or several
 
     def __init_subclass__(cls, *, name: str) -> None:
@@ -136,7 +137,13 @@ def build_source(options: DatasetOptions, files: Sequence[DataFile]) -> Source:
     if name not in source_names():
         raise DataError(f"no format is called {name!r}; known: {', '.join(source_names())}")
     importlib.import_module(f"fleetrec.data.sources.{name}")
-    return Source.family[name](options)
+    source = Source.family[name]
+    if options.text_table != TextTableOptions() and not source.takes_text_table:
+        raise DataError(
+            f"data set {options.name}: separators, quote and columns are for text tables (csv); "
+            f"the files are read as {name}"
+        )
+    return source(options)
 
 
 def _by_suffix(files: Sequence[DataFile]) -> str:

@@ -5,7 +5,14 @@ import logging
 import numpy as np
 import pytest
 
-from fleetrec.config.job import BadRowOptions, DatasetOptions, DenseSlot, Filter, IdRule
+from fleetrec.config.job import (
+    BadRowOptions,
+    DatasetOptions,
+    DenseSlot,
+    Filter,
+    IdRule,
+    TextTableOptions,
+)
 from fleetrec.core.errors import DataError
 from fleetrec.data.loader import Loader
 
@@ -163,3 +170,14 @@ def test_rules_for_ids_hold_in_slot_text(folder):
 def test_a_rule_for_an_unknown_feature_is_refused(folder):
     with pytest.raises(DataError, match="a rule for ids of 'ids', which is no sparse feature"):
         make_loader(folder, id_rules={"ids": IdRule(buckets=7)})
+
+
+@pytest.mark.parametrize("name", ["nothing", "click"])
+def test_a_weight_must_be_one_number(folder, name):
+    with pytest.raises(DataError, match="sample_weight: expected a dense feature of width 1"):
+        make_loader(folder, sample_weight=name)
+
+
+def test_separators_are_refused_where_nothing_is_separated(folder):
+    with pytest.raises(DataError, match=r"are for text tables .* read as slot_text"):
+        make_loader(folder, text_table=TextTableOptions(separator=";"))

@@ -49,7 +49,23 @@ def dataset_problems(dataset: Dataset) -> dict[str, str]:
     is_pattern = any(mark in data_path for mark in "*?[")
     if "://" not in data_path and not is_pattern and not Path(data_path).exists():
         problems["data_path"] = f"no such file or folder: {data_path}"
-    return problems | _id_rule_problems(dataset)
+    return problems | _choice_problems(dataset) | _id_rule_problems(dataset)
+
+
+def _choice_problems(dataset: Dataset) -> dict[str, str]:
+    """Return what does not go together in how samples are chosen."""
+    problems = {}
+    if dataset.type == "InMemoryDataset" and dataset.shuffle_rows:
+        problems["shuffle_rows"] = "an InMemoryDataset shuffles all of its samples; leave it out"
+    if dataset.type == "InMemoryDataset" and dataset.sample_ratio < 1:
+        problems["sample_ratio"] = "an InMemoryDataset is read once; use another type"
+    if dataset.pipe_command is not None and dataset.format is not None:
+        problems["format"] = "given together with pipe_command, whose output is wire text"
+    dense = dict(map(dense_shape, dataset.dense_slots))
+    weight = dataset.sample_weight
+    if weight is not None and dataset.data_converter is None and dense.get(weight) != (1,):
+        problems["sample_weight"] = f"expected a dense slot of width 1, not {weight!r}"
+    return problems
 
 
 def _reader_problems(dataset: Dataset) -> dict[str, str]:

@@ -48,6 +48,7 @@ class Csv(Source, name="csv"):
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv",)
     applies_id_rules = True
+    takes_text_table = True
     prefixes: ClassVar[Mapping[str, bytes]] = {}  # behind which the text of features is hashed
 
     def __init__(self, options: DatasetOptions) -> None:
