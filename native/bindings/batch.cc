@@ -8,6 +8,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "fleetrec/batch/count_predictions.h"
 #include "fleetrec/batch/select_rows.h"
 
 using namespace nanobind::literals;
@@ -46,9 +47,21 @@ nb::tuple select_rows(const std::vector<BlockTuple>& blocks, std::size_t num_col
                         weights ? weights->release(1) : nb::none());
 }
 
+using Counters = Array<std::int64_t, nb::ndim<1>>;
+using Sums = Array<double, nb::ndim<1>>;
+
+void count(const Vector& predictions, const Vector& labels, const Counters& positives,
+           const Counters& negatives, const Sums& sums) {
+  const nb::gil_scoped_release released;
+  count_predictions(to_span(predictions), to_span(labels),
+                    {to_span(positives), to_span(negatives), to_span(sums)});
+}
+
 }  // namespace
 
 void bind_batch(nb::module_& module) {
+  module.def("count_predictions", &count, "predictions"_a.noconvert(), "labels"_a.noconvert(),
+             "positives"_a.noconvert(), "negatives"_a.noconvert(), "sums"_a.noconvert());
   module.def("select_rows", &select_rows, "blocks"_a, "num_columns"_a, "rows"_a.noconvert());
 }
 

@@ -32,9 +32,10 @@ namespace {
 }
 
 template <typename Parser>
-ParsedArrays parse(const Parser& parser, nb::handle error_type, const nb::sequence& segments) {
+ParsedArrays parse(const Parser& parser, nb::handle error_type, const nb::sequence& segments,
+                   std::size_t num_threads) {
   try {
-    return parse_segments(parser, segments);
+    return parse_segments(parser, segments, num_threads);
   } catch (const SlotTextFault& fault) {
     raise_fault(error_type, fault);
   }
@@ -53,10 +54,10 @@ void bind_parser(nb::module_& module, const char* name, const nb::object& error_
           "sparse"_a, "dense"_a, "padding"_a = 0)
       .def(
           "parse",
-          [error_type](const Parser& self, const nb::sequence& segments) {
-            return parse(self, error_type, segments);
+          [error_type](const Parser& self, const nb::sequence& segments, std::size_t num_threads) {
+            return parse(self, error_type, segments, num_threads);
           },
-          "segments"_a);
+          "segments"_a, nb::kw_only(), "num_threads"_a = 1);
 }
 
 void bind_svm_parser(nb::module_& module, const nb::object& error_type) {
@@ -71,10 +72,11 @@ void bind_svm_parser(nb::module_& module, const nb::object& error_type) {
           nb::kw_only(), "label"_a, "is_dense_label"_a, "slots"_a, "has_fields"_a, "padding"_a = 0)
       .def(
           "parse",
-          [error_type](const SvmParser& self, const nb::sequence& segments) {
-            return parse(self, error_type, segments);
+          [error_type](const SvmParser& self, const nb::sequence& segments,
+                       std::size_t num_threads) {
+            return parse(self, error_type, segments, num_threads);
           },
-          "segments"_a);
+          "segments"_a, nb::kw_only(), "num_threads"_a = 1);
 }
 
 void bind_cut_lines(nb::module_& module) {

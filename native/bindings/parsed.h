@@ -114,8 +114,9 @@ inline ParsedArrays to_arrays(ParsedSlots parsed, std::span<const std::size_t> w
 }
 
 // Parses lent bytes without the GIL. What the parser throws is left to the caller.
-template <typename Parser>
-ParsedArrays parse_segments(const Parser& parser, const nb::sequence& segments) {
+template <typename Parser, typename... Options>
+ParsedArrays parse_segments(const Parser& parser, const nb::sequence& segments,
+                            const Options&... options) {
   std::vector<BorrowedBytes> borrowed;
   std::vector<std::string_view> texts;
   borrowed.reserve(nb::len(segments));
@@ -123,7 +124,7 @@ ParsedArrays parse_segments(const Parser& parser, const nb::sequence& segments) 
   std::optional<ParsedSlots> parsed;
   {
     nb::gil_scoped_release released;
-    parsed.emplace(parser.parse(texts));
+    parsed.emplace(parser.parse(texts, options...));
   }
   return to_arrays(std::move(*parsed), parser.widths());
 }

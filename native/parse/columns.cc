@@ -23,18 +23,18 @@ std::vector<std::string> all_names(std::vector<std::string> sparse,
   return sparse;
 }
 
-ParsedSlots::ParsedSlots(std::size_t samples, std::size_t num_sparse,
-                         std::span<const std::size_t> widths)
-    : num_samples(samples),
-      ids(std::make_unique_for_overwrite<std::int64_t[]>(num_sparse * samples)) {
-  const std::size_t num_offsets = num_sparse * samples + 1;
-  const std::size_t num_slots = num_sparse + widths.size();
+ParsedSlots::ParsedSlots(const ColumnsShape& shape)
+    : num_samples(shape.num_samples),
+      ids(std::make_unique_for_overwrite<std::int64_t[]>(shape.num_sparse * num_samples)) {
+  const std::span widths = shape.widths;
+  const std::size_t num_offsets = shape.num_sparse * num_samples + 1;
+  const std::size_t num_slots = shape.num_sparse + widths.size();
   std::size_t num_floats = 0;
   for (const std::size_t width : widths) {
     // Widths come from a job file: their product with the samples must not wrap around.
     constexpr std::size_t kMaxFloats = PTRDIFF_MAX / (2 * sizeof(float));
-    if (samples > 0 && width > (kMaxFloats - num_floats) / samples) throw std::bad_alloc();
-    num_floats += samples * width;
+    if (num_samples > 0 && width > (kMaxFloats - num_floats) / num_samples) throw std::bad_alloc();
+    num_floats += num_samples * width;
   }
   shared = std::make_unique_for_overwrite<std::byte[]>(
       (num_offsets + num_slots) * sizeof(std::int64_t) + num_floats * sizeof(float));
@@ -43,8 +43,8 @@ ParsedSlots::ParsedSlots(std::size_t samples, std::size_t num_sparse,
   seen = {integers + num_offsets, num_slots};
   auto* floats = reinterpret_cast<float*>(integers + num_offsets + num_slots);
   for (const std::size_t width : widths) {
-    dense.emplace_back(floats, samples * width);
-    floats += samples * width;
+    dense.emplace_back(floats, num_samples * width);
+    floats += num_samples * width;
   }
 }
 
@@ -56,72 +56,101 @@ void SparseValues::grow() {
   capacity_ *= 2;
 }
 
-Columns::Columns(const Shape& shape)
-    : shape_(shape), parsed_(shape.num_samples, shape.num_sparse, shape.widths) {
+Columns::Columns(ParsedSlots& parsed, const ColumnsShape& shape, SampleRange range)
+    : offsets_(parsed.offsets.data() + 1 + range.first),
+      num_samples_(shape.num_samples),
+      padding_(shape.padding),
+      range_(range),
+      sample_(range.first) {
   sparse_.reserve(shape.num_sparse);
   for (std::size_t slot = 0; slot < shape.num_sparse; ++slot) {
-    std::int64_t* home = parsed_.ids.get() + slot * shape.num_samples;
-    sparse_.emplace_back(std::span(home, shape.num_samples), shape.has_weights);
+    std::int64_t* home = parsed.ids.get() + slot * num_samples_ + range.first;
+    sparse_.emplace_back(std::span(home, range.size()), shape.has_weights);
   }
-  dense_.reserve(parsed_.dense.size());
-  for (std::size_t slot = 0; slot < parsed_.dense.size(); ++slot) {
-    dense_.emplace_back(parsed_.dense[slot], shape.widths[slot]);
+  dense_.reserve(parsed.dense.size());
+  for (std::size_t slot = 0; slot < parsed.dense.size(); ++slot) {
+    const std::size_t width = shape.widths[slot];
+    dense_.emplace_back(parsed.dense[slot].subspan(range.first * width, range.size() * width),
+                        width);
   }
 }
 
 void Columns::check_room() const {
-  if (sample_ == shape_.num_samples) {
-    throw std::runtime_error("the text changed while it was parsed");
-  }
+  if (sample_ == range_.last) throw std::runtime_error("the text changed while it was parsed");
+}
+
+void Columns::check_full() const {
+  if (sample_ != range_.last) throw std::runtime_error("the text changed while it was parsed");
 }
 
 void Columns::end_sample() {
-  std::int64_t* end = parsed_.offsets.data() + 1 + sample_;
+  std::int64_t* end = offsets_++;
+  auto begin_of_slot = static_cast<std::int64_t>(range_.first);
   for (SparseValues& values : sparse_) {
-    *end = static_cast<std::int64_t>(values.end_sample(shape_.padding));
-    end += shape_.num_samples;
+    *end = begin_of_slot + static_cast<std::int64_t>(values.end_sample(padding_));
+    end += num_samples_;
+    begin_of_slot += static_cast<std::int64_t>(num_samples_);
   }
-  const auto padding = static_cast<float>(static_cast<double>(shape_.padding));
+  const auto padding = static_cast<float>(static_cast<double>(padding_));
   for (DenseRows& rows : dense_) rows.end_sample(padding);
   ++sample_;
 }
 
-ParsedSlots Columns::finish() {
-  if (sample_ != shape_.num_samples) {
-    throw std::runtime_error("the text changed while it was parsed");
+namespace {
+
+// Calls `visit(values, range)` for the ids of every slot, range after range.
+template <typename Visit>
+void each_stretch_of_ids(std::size_t num_sparse, std::span<const Columns* const> ranges,
+                         const Visit& visit) {
+  for (std::size_t slot = 0; slot < num_sparse; ++slot) {
+    for (const Columns* columns : ranges) visit(columns->sparse()[slot], columns->range());
   }
-  auto seen = parsed_.seen.begin();
-  for (const SparseValues& values : sparse_) *seen++ = values.num_seen();
-  for (const DenseRows& rows : dense_) *seen++ = rows.num_seen();
-  gather_ids();
-  if (shape_.has_weights) gather_weights();
-  return std::move(parsed_);
 }
 
 // Slots start one behind the other, and their ids follow if they are not in place already.
-void Columns::gather_ids() {
-  std::int64_t* end = parsed_.offsets.data();
-  *end++ = 0;
-  std::size_t base = 0;
-  for (const SparseValues& values : sparse_) {
-    for (std::size_t i = 0; i < shape_.num_samples; ++i) *end++ += static_cast<std::int64_t>(base);
-    base += values.ids().size();
-  }
-  parsed_.num_ids = base;
-  // No slot has fewer ids than samples, so the sum tells that none has more.
-  if (base == shape_.num_sparse * shape_.num_samples) return;
-  auto gathered = std::make_unique_for_overwrite<std::int64_t[]>(base);
+void gather_ids(ParsedSlots& parsed, const ColumnsShape& shape,
+                std::span<const Columns* const> ranges) {
+  parsed.offsets[0] = 0;
+  each_stretch_of_ids(shape.num_sparse, ranges, [&](const SparseValues& values, SampleRange) {
+    parsed.num_ids += values.ids().size();
+  });
+  // No slot has fewer ids than samples, so the sum tells that none has more: all are in place.
+  if (parsed.num_ids == shape.num_sparse * shape.num_samples) return;
+  auto gathered = std::make_unique_for_overwrite<std::int64_t[]>(parsed.num_ids);
   std::int64_t* ids = gathered.get();
-  for (const SparseValues& values : sparse_) ids = std::ranges::copy(values.ids(), ids).out;
-  parsed_.ids = std::move(gathered);
+  std::int64_t* end = parsed.offsets.data() + 1;
+  std::size_t num_homes = 0;
+  each_stretch_of_ids(shape.num_sparse, ranges, [&](const SparseValues& values, SampleRange range) {
+    const std::int64_t shift = ids - gathered.get() - static_cast<std::int64_t>(num_homes);
+    for (std::size_t i = 0; i < range.size(); ++i) *end++ += shift;
+    num_homes += range.size();
+    ids = std::ranges::copy(values.ids(), ids).out;
+  });
+  parsed.ids = std::move(gathered);
 }
 
-void Columns::gather_weights() {
-  parsed_.weights = std::make_unique_for_overwrite<float[]>(parsed_.num_ids);
-  float* weights = parsed_.weights.get();
-  for (const SparseValues& values : sparse_) {
+void gather_weights(ParsedSlots& parsed, const ColumnsShape& shape,
+                    std::span<const Columns* const> ranges) {
+  parsed.weights = std::make_unique_for_overwrite<float[]>(parsed.num_ids);
+  float* weights = parsed.weights.get();
+  each_stretch_of_ids(shape.num_sparse, ranges, [&](const SparseValues& values, SampleRange) {
     weights = std::ranges::copy(values.weights(), weights).out;
+  });
+}
+
+}  // namespace
+
+void finish_columns(ParsedSlots& parsed, const ColumnsShape& shape,
+                    std::span<const Columns* const> ranges) {
+  std::ranges::fill(parsed.seen, 0);
+  for (const Columns* columns : ranges) {
+    columns->check_full();
+    auto seen = parsed.seen.begin();
+    for (const SparseValues& values : columns->sparse()) *seen++ += values.num_seen();
+    for (const DenseRows& rows : columns->dense()) *seen++ += rows.num_seen();
   }
+  gather_ids(parsed, shape, ranges);
+  if (shape.has_weights) gather_weights(parsed, shape, ranges);
 }
 
 }  // namespace fleetrec

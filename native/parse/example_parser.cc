@@ -39,7 +39,9 @@ class ExampleRun {
  public:
   ExampleRun(const ExampleParser& parser, std::size_t num_samples)
       : parser_(parser),
-        columns_({num_samples, parser.num_sparse(), parser.widths(), parser.padding()}),
+        shape_{num_samples, parser.num_sparse(), parser.widths(), parser.padding()},
+        parsed_(shape_),
+        columns_(parsed_, shape_, {0, num_samples}),
         features_(parser.names().size()) {}
 
   void parse_record(std::string_view record, const RecordFault::Place& place) {
@@ -60,10 +62,11 @@ class ExampleRun {
   }
 
   ParsedSlots finish() {
-    ParsedSlots parsed = columns_.finish();
-    for (const auto& [name, count] : undeclared_) parsed.undeclared.emplace_back(name, count);
-    parsed.num_empty = num_empty_;
-    return parsed;
+    const Columns* const all = &columns_;
+    finish_columns(parsed_, shape_, {&all, 1});
+    for (const auto& [name, count] : undeclared_) parsed_.undeclared.emplace_back(name, count);
+    parsed_.num_empty = num_empty_;
+    return std::move(parsed_);
   }
 
  private:
@@ -180,6 +183,8 @@ class ExampleRun {
   }
 
   const ExampleParser& parser_;
+  ColumnsShape shape_;
+  ParsedSlots parsed_;
   Columns columns_;
   std::vector<std::optional<std::string_view>> features_;          // by slot, of this record
   std::unordered_map<std::string_view, std::int64_t> undeclared_;  // views into the segments

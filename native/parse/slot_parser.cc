@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "fleetrec/parse/lines.h"
 #include "fleetrec/parse/number.h"
+#include "fleetrec/parse/parse_lines.h"
 #include "fleetrec/parse/text_line.h"
 
 namespace fleetrec {
@@ -20,18 +20,22 @@ std::string_view token_at(const char* at, const char* end) {
   return {at, static_cast<std::size_t>(find_blank(at, end) - at)};
 }
 
-// One call of SlotParser::parse.
+// One stretch of a parse.
 class ParseRun {
  public:
-  ParseRun(const SlotParser& parser, std::size_t num_samples)
+  ParseRun(const SlotParser& parser, Columns columns)
       : parser_(parser),
         matcher_(parser.names()),
         num_sparse_(parser.num_sparse()),
         num_declared_(parser.names().size()),
-        columns_({num_samples, num_sparse_, parser.widths(), parser.padding()}) {}
+        columns_(std::move(columns)) {}
 
   void parse_line(const TextLine& line);
-  ParsedSlots finish();
+  const Columns& columns() const { return columns_; }
+  std::vector<std::pair<std::string, std::int64_t>> undeclared() const {
+    return matcher_.undeclared();
+  }
+  std::int64_t num_empty() const { return num_empty_; }
 
  private:
   const char* parse_token(const char* at, const char* end, const char* limit);
@@ -92,13 +96,6 @@ bool ParseRun::has_wrong_width() const {
                              [](const DenseRows& rows) { return rows.is_wrong(); });
 }
 
-ParsedSlots ParseRun::finish() {
-  ParsedSlots parsed = columns_.finish();
-  parsed.undeclared = matcher_.undeclared();
-  parsed.num_empty = num_empty_;
-  return parsed;
-}
-
 void ParseRun::throw_bad_token(const TextLine& line, const char* at) const {
   const std::string_view token = token_at(at, line.end);
   const std::string_view name = slot_of(token);
@@ -134,14 +131,9 @@ SlotParser::SlotParser(std::vector<std::string> sparse, std::vector<DenseSlot> d
       padding_(padding),
       names_(all_names(std::move(sparse), dense)) {}
 
-ParsedSlots SlotParser::parse(std::span<const std::string_view> segments) const {
-  std::size_t num_samples = 0;
-  for (const std::string_view text : segments) num_samples += count_lines(text);
-  ParseRun run(*this, num_samples);
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    visit_lines(segments[i], i, [&run](const TextLine& line) { run.parse_line(line); });
-  }
-  return run.finish();
+ParsedSlots SlotParser::parse(std::span<const std::string_view> segments,
+                              std::size_t num_threads) const {
+  return parse_lines<ParseRun>(*this, segments, num_threads);
 }
 
 }  // namespace fleetrec

@@ -3,20 +3,20 @@
 
 #include <stdexcept>
 
-#include "fleetrec/parse/lines.h"
+#include "fleetrec/parse/parse_lines.h"
 #include "fleetrec/parse/tokens.h"
 
 namespace fleetrec {
 
-// One call of SvmParser::parse.
+// One stretch of a parse.
 class SvmRun {
  public:
-  SvmRun(const SvmParser& parser, std::size_t num_samples)
+  SvmRun(const SvmParser& parser, Columns columns)
       : declared_(parser.declared_),
         num_labels_(declared_.label_kind == LabelKind::kSparse ? 1 : 0),
         matcher_(parser.names_),
         num_fields_(parser.names_.size()),
-        columns_({num_samples, num_labels_ + num_fields_, parser.widths_, parser.padding_, true}) {}
+        columns_(std::move(columns)) {}
 
   void parse_line(const TextLine& line) {
     columns_.check_room();
@@ -31,12 +31,11 @@ class SvmRun {
     columns_.end_sample();
   }
 
-  ParsedSlots finish() {
-    ParsedSlots parsed = columns_.finish();
-    parsed.undeclared = matcher_.undeclared();
-    parsed.num_empty = num_empty_;
-    return parsed;
+  const Columns& columns() const { return columns_; }
+  std::vector<std::pair<std::string, std::int64_t>> undeclared() const {
+    return matcher_.undeclared();
   }
+  std::int64_t num_empty() const { return num_empty_; }
 
  private:
   void read_label(TokenReader& tokens) {
@@ -107,14 +106,14 @@ SvmParser::SvmParser(Declared declared, std::int64_t padding)
   }
 }
 
-ParsedSlots SvmParser::parse(std::span<const std::string_view> segments) const {
-  std::size_t num_samples = 0;
-  for (const std::string_view text : segments) num_samples += count_lines(text);
-  SvmRun run(*this, num_samples);
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    visit_lines(segments[i], i, [&run](const TextLine& line) { run.parse_line(line); });
-  }
-  return run.finish();
+ParsedSlots SvmParser::parse(std::span<const std::string_view> segments,
+                             std::size_t num_threads) const {
+  return parse_lines<SvmRun>(*this, segments, num_threads);
+}
+
+ColumnsShape SvmParser::shape(std::size_t num_samples) const {
+  const std::size_t num_labels = declared_.label_kind == LabelKind::kSparse ? 1 : 0;
+  return {num_samples, num_labels + names_.size(), widths_, padding_, true};
 }
 
 }  // namespace fleetrec

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleetrec/parse/wire_parser.h"
 
-#include "fleetrec/parse/lines.h"
+#include "fleetrec/parse/parse_lines.h"
 #include "fleetrec/parse/tokens.h"
 
 namespace fleetrec {
@@ -85,14 +85,25 @@ WireParser::WireParser(std::vector<std::string> sparse, std::vector<DenseSlot> d
       widths_(widths_of(dense_)),
       padding_(padding) {}
 
-ParsedSlots WireParser::parse(std::span<const std::string_view> segments) const {
-  std::size_t num_samples = 0;
-  for (const std::string_view text : segments) num_samples += count_lines(text);
-  Columns columns({num_samples, sparse_.size(), widths_, padding_});
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    visit_lines(segments[i], i, [&](const TextLine& line) { parse_line(line, columns); });
-  }
-  return columns.finish();
+// One stretch of a parse; no slot is undeclared, and an empty line is a fault.
+class WireRun {
+ public:
+  WireRun(const WireParser& parser, Columns columns)
+      : parser_(parser), columns_(std::move(columns)) {}
+
+  void parse_line(const TextLine& line) { parser_.parse_line(line, columns_); }
+  const Columns& columns() const { return columns_; }
+  std::vector<std::pair<std::string, std::int64_t>> undeclared() const { return {}; }
+  std::int64_t num_empty() const { return 0; }
+
+ private:
+  const WireParser& parser_;
+  Columns columns_;
+};
+
+ParsedSlots WireParser::parse(std::span<const std::string_view> segments,
+                              std::size_t num_threads) const {
+  return parse_lines<WireRun>(*this, segments, num_threads);
 }
 
 void WireParser::parse_line(const TextLine& line, Columns& columns) const {

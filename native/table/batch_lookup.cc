@@ -2,6 +2,7 @@
 #include "fleetrec/table/batch_lookup.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <stdexcept>
 
@@ -38,6 +39,13 @@ const std::int64_t* offsets_of(const JaggedIds& batch, const LookupFeature& feat
 }
 
 bool is_pooled(const LookupFeature& feature) { return feature.combiner != Combiner::kNone; }
+
+// Without a branch in the loop: it is a long one, and the processor can take several at once.
+bool rise(std::span<const std::int64_t> offsets) {
+  bool falls = false;
+  for (std::size_t i = 1; i < offsets.size(); ++i) falls |= offsets[i] < offsets[i - 1];
+  return !falls;
+}
 
 // What the weights of a pooled list are divided by; 1 if that is nothing.
 double divisor_of(Combiner combiner, std::span<const float> weights, std::size_t num_ids) {
@@ -114,14 +122,11 @@ void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) 
   if (!std::ranges::all_of(batch.weights, [](float weight) { return std::isfinite(weight); })) {
     throw std::invalid_argument("weights must be finite numbers");
   }
-  std::int64_t before = 0;
-  for (const std::int64_t offset : batch.offsets) {
-    if (offset < before || offset > static_cast<std::int64_t>(batch.ids.size())) {
-      throw std::invalid_argument("offsets must rise from 0 to the number of ids");
-    }
-    before = offset;
-  }
   if (batch.offsets.empty()) throw std::invalid_argument("a batch has at least one offset");
+  if (!rise(batch.offsets) || batch.offsets[0] < 0 ||
+      batch.offsets.back() > static_cast<std::int64_t>(batch.ids.size())) {
+    throw std::invalid_argument("offsets must rise from 0 to the number of ids");
+  }
   std::size_t num_ids = 0;
   for (const LookupFeature& feature : features_) {
     if (batch.num_samples == 0) break;
@@ -264,7 +269,8 @@ void BatchLookup::weigh(const JaggedIds& batch) {
 }
 
 // Finds the rows of one partition in two waves: while the first reads the index of an id, memory
-// already brings that of a later one; the second does the same with rows.
+// already brings that of a later one; the second does the same with rows. What the first wave
+// found is the row in nearly all cases.
 void BatchLookup::resolve(Partition& partition, const Occasion& whole_occasion) {
   Occasion occasion = whole_occasion;
   if (partition.is_frozen) occasion.purpose = Purpose::kRead;
@@ -274,22 +280,28 @@ void BatchLookup::resolve(Partition& partition, const Occasion& whole_occasion) 
   const std::span items(items_.data() + partition.first, num_items);
   partition.rows.clear();
   partition.row_of.resize(is_read ? 0 : num_items);
-  const std::size_t row_floats = RowLayout::kHeaderFloats + dim_;
+  std::array<Row, kAhead> likely;  // rows of the items to come
+  const auto look_ahead = [&](std::size_t i) {
+    if (i >= num_items) return;
+    Row& row = likely[i % kAhead] = table.peek(items[i].place);
+    if (row) prefetch(row.address(), RowLayout::kHeaderFloats + dim_);
+  };
+  for (std::size_t i = 0; i < kAhead; ++i) look_ahead(i);
   for (std::size_t i = 0; i < num_items; ++i) {
     if (i + 2 * kAhead < num_items) table.prefetch_index(items[i + 2 * kAhead].place);
-    if (i + kAhead < num_items) {
-      if (const Row row = table.peek(items[i + kAhead].place)) prefetch(row.address(), row_floats);
-    }
-    const Row row = look_up(table, items[i], occasion);
+    const Row row = look_up(table, items[i], likely[i % kAhead], occasion);
+    look_ahead(i + kAhead);
     weights_[items[i].position] = row ? row.weights() : nullptr;
     if (!is_read) partition.row_of[i] = row ? number_of(partition.rows, row) : kNoRow;
   }
   group(partition);
 }
 
-Row BatchLookup::look_up(Table& table, const Item& item, const Occasion& occasion) const {
-  if (occasion.purpose != Purpose::kTrain) return table.find(item.id, item.place);
-  return table.see({item.id, occasion.now, is_click(item, occasion)}, item.place);
+Row BatchLookup::look_up(Table& table, const Item& item, Row likely,
+                         const Occasion& occasion) const {
+  const Row row = table.is_row_of(likely, item.id) ? likely : table.find(item.id, item.place);
+  if (occasion.purpose != Purpose::kTrain) return row;
+  return table.see({item.id, occasion.now, is_click(item, occasion)}, item.place, row);
 }
 
 bool BatchLookup::is_click(const Item& item, const Occasion& occasion) const {

@@ -43,26 +43,15 @@ Table::Table(TableOptions options, GuardedOptimizer optimizer)
   check(options_);
 }
 
-Row Table::see(const Sight& sight, Place place) {
-  Row row = find(sight.id, place);
-  if (!row) {
-    if (options_.admission.kind == AdmissionKind::kAlways) {
-      row = create(sight.id, place);
-    } else {
-      Candidates& candidates = buckets_[place.bucket].candidates;
-      const Candidate counted = candidates.count(sight.id, sight.now, sight.is_click);
-      if (!options_.admission.admits(counted)) return Row();
-      row = create(sight.id, place);
-      candidates.erase(sight.id);  // now that nothing can fail any more
-      row.header().show = static_cast<float>(counted.show) - 1.0f;
-      row.header().click = static_cast<float>(counted.click) - (sight.is_click ? 1.0f : 0.0f);
-    }
-  }
-  RowHeader& header = row.header();
-  header.show += 1.0f;
-  header.click += sight.is_click ? 1.0f : 0.0f;
-  header.last_seen = std::max(header.last_seen, sight.now);
-  header.version = version_;
+Row Table::admit(const Sight& sight, Place place) {
+  if (options_.admission.kind == AdmissionKind::kAlways) return create(sight.id, place);
+  Candidates& candidates = buckets_[place.bucket].candidates;
+  const Candidate counted = candidates.count(sight.id, sight.now, sight.is_click);
+  if (!options_.admission.admits(counted)) return Row();
+  const Row row = create(sight.id, place);
+  candidates.erase(sight.id);  // now that nothing can fail any more
+  row.header().show = static_cast<float>(counted.show) - 1.0f;
+  row.header().click = static_cast<float>(counted.click) - (sight.is_click ? 1.0f : 0.0f);
   return row;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "check.h"
@@ -49,6 +50,52 @@ TEST(threads_may_share_a_parser) {
       const std::string_view text = "a:1 b:2 x:1 d:3\na:4\n";
       for (int i = 0; i < 200; ++i) CHECK(parser.parse({&text, 1}).num_ids == 4);
     });
+  }
+}
+
+// Long enough for several stretches: lists of any length, slots that are missing or undeclared.
+std::string long_text(Random& random) {
+  std::string text;
+  while (text.size() < 500'000) {
+    for (std::size_t i = random() % 4; i > 0; --i) text += "a:" + std::to_string(random()) + " ";
+    if (random() % 3 == 0) text += "d:1.5 d:-" + std::to_string(random() % 1000) + " ";
+    if (random() % 2 == 0) text += "x" + std::to_string(random() % 3) + ":1 ";
+    text += "b:7\n";
+  }
+  return text;
+}
+
+TEST(any_number_of_threads_gives_the_same_arrays) {
+  Random random(5);
+  const SlotParser parser({"a", "b"}, {{"d", 2}}, 9);
+  const std::string texts[] = {long_text(random), "a:1", long_text(random) + "a:5 b:6", ""};
+  const std::vector<std::string_view> segments(std::begin(texts), std::end(texts));
+  const ParsedSlots one = parser.parse(segments, 1);
+  for (const std::size_t num_threads : {2, 3, 7}) {
+    const ParsedSlots several = parser.parse(segments, num_threads);
+    CHECK(several.num_samples == one.num_samples && several.num_ids == one.num_ids);
+    CHECK(std::equal(one.ids.get(), one.ids.get() + one.num_ids, several.ids.get()));
+    CHECK(std::ranges::equal(several.offsets, one.offsets));
+    CHECK(std::ranges::equal(several.dense[0], one.dense[0]));
+    CHECK(std::ranges::equal(several.seen, one.seen));
+    CHECK(several.undeclared == one.undeclared && several.num_empty == one.num_empty);
+  }
+}
+
+TEST(of_several_faults_the_first_of_the_text_is_thrown) {
+  Random random(6);
+  const SlotParser parser({"a", "b"}, {{"d", 2}}, 9);
+  const std::string good = long_text(random);
+  const std::string text = good + "a:bad\n" + good + "a:worse\n" + good;
+  const std::string_view segments[] = {good, text};
+  for (const std::size_t num_threads : {1, 2, 3, 8}) {
+    try {
+      parser.parse(segments, num_threads);
+      CHECK(false);
+    } catch (const SlotTextFault& fault) {
+      CHECK(fault.token() == "a:bad" && fault.place().segment == 1);
+      CHECK(fault.place().line == count_lines(good) && fault.place().column == 1);
+    }
   }
 }
 

@@ -14,7 +14,8 @@ Row create(Table& table, std::uint64_t id) { return table.create(id, table.place
 void evict(Table& table, std::uint64_t id) { table.evict(id, table.place(id)); }
 
 Row see(Table& table, std::uint64_t id, std::uint32_t now = 0, bool is_click = false) {
-  return table.see({id, now, is_click}, table.place(id));
+  const Place place = table.place(id);
+  return table.see({id, now, is_click}, place, table.find(id, place));
 }
 
 }  // namespace

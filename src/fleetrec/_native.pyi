@@ -23,6 +23,26 @@ def cut_lines(text: Buffer, begin: int, max_lines: int) -> tuple[int, int]:
         ValueError: ``begin`` lies behind the end of the text.
     """
 
+def count_predictions(
+    predictions: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.float32],
+    positives: npt.NDArray[np.int64],
+    negatives: npt.NDArray[np.int64],
+    sums: npt.NDArray[np.float64],
+) -> None:
+    """Add predicted probabilities with 0/1 labels to histograms and sums, in place.
+
+    Args:
+        predictions: Probabilities; beyond 0 or 1 they count in the last bucket on their side.
+        labels: One for each.
+        positives: By equal steps of probability, samples with label 1.
+        negatives: The same, with label 0.
+        sums: Of log loss, prediction, label, absolute error and squared error.
+
+    Raises:
+        ValueError: The sizes do not fit.
+    """
+
 def select_rows(
     blocks: Sequence[
         tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32] | None, int]
@@ -186,7 +206,7 @@ class SlotParser:
                 width is below 1.
         """
 
-    def parse(self, segments: Sequence[Buffer]) -> ParsedSlots:
+    def parse(self, segments: Sequence[Buffer], *, num_threads: int = 1) -> ParsedSlots:
         """Parse segments of whole lines as one text, without the GIL.
 
         The last line of a segment may lack its newline. An empty segment has no line.
@@ -214,7 +234,7 @@ class WireParser:
             ValueError: A width is below 1.
         """
 
-    def parse(self, segments: Sequence[Buffer]) -> ParsedSlots:
+    def parse(self, segments: Sequence[Buffer], *, num_threads: int = 1) -> ParsedSlots:
         """Parse segments of whole lines as one text, without the GIL.
 
         Raises:
@@ -252,7 +272,7 @@ class SvmParser:
             ValueError: A slot is impossible, or not one is given where tokens have no field.
         """
 
-    def parse(self, segments: Sequence[Buffer]) -> ParsedSlots:
+    def parse(self, segments: Sequence[Buffer], *, num_threads: int = 1) -> ParsedSlots:
         """Parse segments of whole lines as one text, without the GIL; ``weights`` are there.
 
         Raises:

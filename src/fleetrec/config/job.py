@@ -82,7 +82,8 @@ class DatasetOptions(Options):
     """Files and how to read them.
 
     ``format`` is the name of a source; without it the suffix of the files tells, and other files
-    are slot text. ``shuffle_rows`` is the number of samples that are shuffled together.
+    are slot text. ``shuffle_rows`` is the number of samples that are shuffled together. Without a
+    ``thread_num`` the loader decides how many threads read and decode.
     """
 
     name: str
@@ -92,7 +93,7 @@ class DatasetOptions(Options):
     sparse: tuple[str, ...] = ()
     dense: tuple[DenseSlot, ...] = ()
     padding: int = 0
-    thread_num: int = Field(default=1, gt=0)
+    thread_num: int | None = Field(default=None, gt=0)
     shuffle_files: bool = False
     shuffle_rows: int = Field(default=0, ge=0)
     format: str | None = None

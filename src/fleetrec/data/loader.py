@@ -6,6 +6,8 @@ import functools
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 
+import torch
+
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
@@ -15,7 +17,13 @@ from fleetrec.data.decode import Decoded, Decoder, check_filters, id_maps_of
 from fleetrec.data.files import list_files, shuffled_files
 from fleetrec.data.memory import MemoryRows
 from fleetrec.data.plan import Share, plan_parts
-from fleetrec.data.prefetch import QUEUED_PER_THREAD, Background, BackgroundProcess, mapped_ahead
+from fleetrec.data.prefetch import (
+    QUEUED_PER_THREAD,
+    Background,
+    BackgroundProcess,
+    mapped_ahead,
+    mapped_in_time,
+)
 from fleetrec.data.slot_report import SlotReport
 from fleetrec.data.source import Part, build_source
 from fleetrec.data.stream import raw_batches
@@ -28,9 +36,22 @@ NUM_FAULTS_SHOWN = 10
 
 
 class Loader:
-    """Reads the files of a data set, or one worker's share of them."""
+    """Reads the files of a data set, or one worker's share of them.
 
-    def __init__(self, options: DatasetOptions, *, seed: int, share: Share = ONE_WORKER) -> None:
+    Without a ``thread_num``, text is decoded between the steps by all threads that compute: they
+    work together in each part of a step, and a thread that decoded ahead would take a processor
+    from them and let all the others wait. Where another device computes (``cpu_is_idle``), one
+    thread decodes ahead.
+    """
+
+    def __init__(
+        self,
+        options: DatasetOptions,
+        *,
+        seed: int,
+        share: Share = ONE_WORKER,
+        cpu_is_idle: bool = False,
+    ) -> None:
         self._options = options
         self._seed = seed
         self.files = list_files(options.data_path)
@@ -43,6 +64,14 @@ class Loader:
                 f"got {weight!r}; known: {', '.join(source.inputs.dense) or 'none'}"
             )
         self._decoder = Decoder(source=source, seed=seed, id_maps=id_maps_of(source))
+        self._decodes_between_steps = (
+            options.thread_num is None
+            and options.kind == "DataLoader"
+            and source.decodes_with_threads
+            and not (cpu_is_idle or self._decoder.loses_rows or options.shuffle_rows)
+        )
+        if self._decodes_between_steps:
+            source.num_threads = torch.get_num_threads()
         self._parts = plan_parts(self.files, source, share)
         self._memory: MemoryRows | None = None
         self._num_bad_rows = 0
@@ -83,13 +112,16 @@ class Loader:
         self, epoch: int, *, start: Cursor
     ) -> contextlib.AbstractContextManager[Iterator[Decoded]]:
         parts = self._order(epoch)
-        source, num_threads = self._decoder.source, self._options.thread_num
+        source, num_threads = self._decoder.source, self._options.thread_num or 1
         if self._options.kind != "DataLoader" or (source.reads_in_python and num_threads > 1):
             return self._by_turns(parts, epoch, start=start)
-        size = self._options.batch_size
+        decode = functools.partial(self._decoder, epoch=epoch)
+        raw = raw_batches(source, parts, batch_size=self._options.batch_size, start=start)
+        if self._decodes_between_steps:
+            return mapped_in_time(decode, raw)
         return mapped_ahead(
-            functools.partial(self._decoder, epoch=epoch),
-            raw_batches(source, parts, batch_size=size, start=start),
+            decode,
+            raw,
             num_threads=num_threads,
             in_processes=source.decodes_in_python and num_threads > 1,
         )
@@ -99,7 +131,7 @@ class Loader:
         self, parts: Sequence[Part], epoch: int, *, start: Cursor
     ) -> Iterator[Iterator[Decoded]]:
         """Let every reader have files of its own; their batches come in turns, so in one order."""
-        num_readers = max(1, min(self._options.thread_num, len(parts)))
+        num_readers = max(1, min(self._options.thread_num or 1, len(parts)))
         if start.readers and len(start.readers) != num_readers:
             raise DataError(
                 f"data set {self._options.name}: the cursor is of {len(start.readers)} readers, "

@@ -19,7 +19,7 @@ from fleetrec.data.text import TextPiece, cut_text, line_of, read_text
 class LineParser(Protocol):
     """A native parser of text with one sample per line."""
 
-    def parse(self, segments: Sequence[Buffer]) -> ParsedSlots:
+    def parse(self, segments: Sequence[Buffer], *, num_threads: int) -> ParsedSlots:
         """Return the samples or raise SlotTextError."""
 
 
@@ -27,6 +27,8 @@ class ParsedLines:
     """The half of a source that a native parser of lines makes the same for every such format."""
 
     options: DatasetOptions
+    decodes_with_threads = True
+    num_threads: int
     _parser: LineParser
 
     def read(self, part: Part, *, offset: int, row: int) -> Iterator[TextPiece]:
@@ -41,7 +43,7 @@ class ParsedLines:
         """Return the samples, or raise an error that names file, line and token."""
         texts = [piece.text for piece in pieces if isinstance(piece, TextPiece)]
         try:
-            parsed = self._parser.parse(texts)
+            parsed = self._parser.parse(texts, num_threads=self.num_threads)
         except SlotTextError as error:
             row = sum(piece.num_rows for piece in pieces[: error.segment]) + error.line
             where = self._name_line(*line_of(pieces, row))

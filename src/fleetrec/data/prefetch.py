@@ -139,6 +139,13 @@ def mapped_ahead(
         yield _results(stack.enter_context(ahead))
 
 
+@contextlib.contextmanager
+def mapped_in_time(work: Callable[[In], Out], items: Generator[In]) -> Iterator[Iterator[Out]]:
+    """Give the results of ``work`` in order, made when they are asked for; items come ahead."""
+    with Background(items, num_ahead=QUEUED_PER_THREAD, name="read") as ahead:
+        yield map(work, ahead)
+
+
 def _results(futures: Iterator[Future[Out]]) -> Iterator[Out]:
     for future in futures:
         try:

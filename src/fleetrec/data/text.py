@@ -34,14 +34,14 @@ class TextPiece(Piece):
     @property
     def num_rows(self) -> int:
         """Return the number of lines."""
-        return self.take(ALL)[0].num_rows if self._num_lines is None else self._num_lines
+        return _count_lines(self.text) if self._num_lines is None else self._num_lines
 
     def take(self, max_rows: int) -> tuple[Self, Self | None]:
         """Cut after at most ``max_rows`` lines."""
+        all_lines = self.num_rows
+        if all_lines <= max_rows:
+            return dataclasses.replace(self, _num_lines=all_lines), None
         at, num_lines = cut_lines(self.text, 0, max_rows)
-        if at == len(self.text):
-            num_lines += bytes(self.text[-1:]) != b"\n"
-            return dataclasses.replace(self, _num_lines=num_lines), None
         share = at / len(self.text)
         fraction = self.begin_fraction + (self.fraction - self.begin_fraction) * share
         head = dataclasses.replace(
@@ -56,9 +56,14 @@ class TextPiece(Piece):
             text=self.text[at:],
             first_row=self.first_row + num_lines,
             begin_fraction=fraction,
-            _num_lines=None,
+            _num_lines=all_lines - num_lines,
         )
         return head, tail
+
+
+def _count_lines(text: memoryview) -> int:
+    at_newline = not text or text[-1] == ord("\n")
+    return cut_lines(text, 0, ALL)[1] + (not at_newline)
 
 
 def _from_copy(kind: type[TextPiece], fields: dict[str, Any]) -> TextPiece:
@@ -84,7 +89,8 @@ def pieces_of(
             end=end,
             begin_fraction=before,
             fraction=fraction,
-            text=memoryview(text),
+            text=text,
+            _num_lines=_count_lines(text),
         )
         yield piece
         row, before = row + piece.num_rows, fraction
@@ -154,18 +160,23 @@ def _chunks(part: Part, *, offset: int) -> Iterator[tuple[bytes, int]]:
             yield chunk, raw.tell() - (0 if file.is_gzip else part.begin)
 
 
-def _whole_lines(part: Part, chunks: Iterator[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+def _whole_lines(
+    part: Part, chunks: Iterator[tuple[bytes, int]]
+) -> Iterator[tuple[memoryview, int]]:
+    """Yield chunks without their cut lines, uncopied, and those lines by themselves."""
     rest = b""
     for chunk, num_read in chunks:
         end = chunk.rfind(b"\n") + 1
-        if end == 0:
-            rest += chunk
-            _check_line_length(part.file, rest)
-            continue
-        yield rest + chunk[:end], num_read
-        rest = chunk[end:]
+        begin = chunk.find(b"\n") + 1 if rest and end else 0
+        if begin:
+            yield memoryview(rest + chunk[:begin]), num_read
+            rest = b""
+        if begin < end:
+            yield memoryview(chunk)[begin:end], num_read
+        rest += chunk[end:]
+        _check_line_length(part.file, rest)
     if rest:
-        yield rest, part.num_bytes
+        yield memoryview(rest), part.num_bytes
 
 
 def _check_line_length(file: DataFile, line: bytes) -> None:

@@ -44,18 +44,18 @@ class Mlp(nn.Sequential):
     def of_parts(self, parts: Sequence[Tensor]) -> Tensor:
         """Return the output for inputs that stand side by side, without putting them there.
 
-        The first layer adds up what its columns make of each part: a copy less, and one less of
-        the gradient.
+        The first layer adds up, in place, what its columns make of each part: a copy less, and one
+        less of the gradient. The widest part had best be the first.
         """
         if len(parts) == 1 or not len(self):
             return cast(Tensor, self(torch.cat(list(parts), dim=1)))
         first = cast(nn.Sequential, self[0])
         linear = cast(nn.Linear, first[0])
-        x: Tensor = linear.bias
-        begin = 0
-        for part in parts:
+        begin = parts[0].shape[1]
+        x = functional.linear(parts[0], linear.weight[:, :begin], linear.bias)
+        for part in parts[1:]:
             end = begin + part.shape[1]
-            x = x + functional.linear(part, linear.weight[:, begin:end])
+            x = x.addmm_(part, linear.weight[:, begin:end].t())
             begin = end
         for layer in (*list(first)[1:], *list(self)[1:]):
             x = layer(x)

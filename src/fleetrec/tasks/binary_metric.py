@@ -4,9 +4,12 @@
 
 import math
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fleetrec._native import count_predictions
 from fleetrec.tasks.metric import Metric
 
 NUM_BUCKETS = 1 << 16
@@ -30,17 +33,13 @@ class BinaryMetric(Metric):
 
     def update(self, predictions_B: Tensor, labels_B: Tensor) -> None:
         """Count a batch of probabilities and 0/1 labels."""
-        p_B = predictions_B.detach().to("cpu", torch.float64)
-        y_B = labels_B.detach().to("cpu", torch.float64)
-        buckets_B = (p_B * NUM_BUCKETS).to(torch.int64).clamp_(0, NUM_BUCKETS - 1)
-        is_positive_B = (y_B > 0.5).to(torch.int64)
-        self._positives_K.index_add_(0, buckets_B, is_positive_B)
-        self._negatives_K.index_add_(0, buckets_B, 1 - is_positive_B)
-        error_B = p_B - y_B
-        safe_B = p_B.clamp(1e-7, 1 - 1e-7)
-        logloss_B = -(y_B * safe_B.log() + (1 - y_B) * (1 - safe_B).log())
-        columns = (logloss_B, p_B, y_B, error_B.abs(), error_B.square())
-        self._sums += torch.stack([column.sum() for column in columns])
+        count_predictions(
+            _on_host(predictions_B),
+            _on_host(labels_B),
+            self._positives_K.numpy(),
+            self._negatives_K.numpy(),
+            self._sums.numpy(),
+        )
 
     def counters(self) -> dict[str, Tensor]:
         """Return the histograms and sums."""
@@ -101,3 +100,8 @@ class BinaryMetric(Metric):
                 error_shows += shows
                 begin = -1.0
         return error_sum / error_shows if error_shows else math.nan
+
+
+def _on_host(values_B: Tensor) -> npt.NDArray[np.float32]:
+    values: npt.NDArray[np.float32] = values_B.detach().to("cpu", torch.float32).numpy()
+    return np.ascontiguousarray(values)

@@ -48,7 +48,7 @@ class PhaseRun:
 
 def build_phase(options: PhaseOptions, run: RunOptions) -> PhaseRun:
     """Open the data and build the model; the seed alone decides the first weights."""
-    loader = Loader(options.dataset, seed=run.seed)
+    loader = Loader(options.dataset, seed=run.seed, cpu_is_idle=run.device.kind != "cpu")
     device = resolve_device(run.device)
     torch.manual_seed(run.seed)
     model_class: Callable[..., Model] = load_model_class(options.model_path)

@@ -8,6 +8,7 @@ import pytest
 from fleetrec.config.job import DatasetOptions, DenseSlot
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
+from fleetrec.data import text
 from fleetrec.data.loader import Loader
 
 
@@ -78,12 +79,28 @@ def test_a_second_epoch_reads_the_same_again(folder):
     assert [ids(b) for b in read(loader, epoch=1)] == [ids(b) for b in read(loader, epoch=0)]
 
 
-@pytest.mark.parametrize("num_threads", [1, 3])
+@pytest.mark.parametrize("num_threads", [None, 1, 3])
 def test_the_number_of_threads_does_not_change_the_order(tmp_path, num_threads):
     for i in range(10):
         write(tmp_path / f"{i}", lines(i * 100, i * 100 + 100))
     batches = read(make_loader(tmp_path, thread_num=num_threads, batch_size=7))
     assert [i for b in batches for i in ids(b)] == list(range(1000))
+
+
+@pytest.mark.parametrize("batch_size", [1000, 30_000, 60_000])
+def test_threads_that_decode_one_batch_together_find_every_sample(tmp_path, batch_size):
+    for i in range(2):
+        write(tmp_path / f"{i}", lines(i * 30_000, i * 30_000 + 30_000))
+    batches = read(make_loader(tmp_path, batch_size=batch_size))
+    assert [b.num_samples for b in batches] == [batch_size] * (60_000 // batch_size)
+    assert [i for b in batches for i in ids(b)] == list(range(60_000))
+
+
+def test_a_line_between_two_blocks_of_a_file_is_read_once(tmp_path, monkeypatch):
+    write(tmp_path / "0", lines(0, 300))
+    for num_bytes in range(1, 90):
+        monkeypatch.setattr(text, "BLOCK_BYTES", num_bytes)
+        assert [i for b in read(make_loader(tmp_path)) for i in ids(b)] == list(range(300))
 
 
 @pytest.mark.parametrize("shuffle", [False, True], ids=["sorted", "shuffled"])

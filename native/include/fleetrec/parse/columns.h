@@ -25,11 +25,20 @@ std::vector<std::size_t> widths_of(std::span<const DenseSlot> dense);
 std::vector<std::string> all_names(std::vector<std::string> sparse,
                                    std::span<const DenseSlot> dense);
 
+// What the columns of a parse are made for.
+struct ColumnsShape {
+  std::size_t num_samples;
+  std::size_t num_sparse;
+  std::span<const std::size_t> widths;
+  std::int64_t padding;
+  bool has_weights = false;
+};
+
 // The arrays lie in two blocks, not in one each: what the C library does with freed blocks goes by
 // the largest one, and many that are smaller but large together are given back to the system, whose
 // page faults cost a fifth of the time in the next call.
 struct ParsedSlots {
-  ParsedSlots(std::size_t samples, std::size_t num_sparse, std::span<const std::size_t> widths);
+  explicit ParsedSlots(const ColumnsShape& shape);
 
   std::size_t num_samples;
   std::size_t num_ids = 0;
@@ -125,37 +134,45 @@ class DenseRows {
   std::int64_t num_seen_ = 0;
 };
 
-// All columns of one parse. Values are pushed in any order of slots, then the sample is ended.
+// Some samples of a parse, from the first one up to before the last.
+struct SampleRange {
+  std::size_t first;
+  std::size_t last;
+
+  std::size_t size() const { return last - first; }
+};
+
+// The columns of some samples. Values are pushed in any order of slots, then the sample is ended.
+// Different ranges of one parse may be filled by different threads; `finish_columns` joins them.
 class Columns {
  public:
-  struct Shape {
-    std::size_t num_samples;
-    std::size_t num_sparse;
-    std::span<const std::size_t> widths;
-    std::int64_t padding;
-    bool has_weights = false;
-  };
-
-  explicit Columns(const Shape& shape);
+  // Writes into `parsed`, which must have this shape and stay where it is.
+  Columns(ParsedSlots& parsed, const ColumnsShape& shape, SampleRange range);
 
   SparseValues& sparse(std::size_t slot) { return sparse_[slot]; }
   DenseRows& dense(std::size_t slot) { return dense_[slot]; }
+  std::span<const SparseValues> sparse() const { return sparse_; }
   std::span<const DenseRows> dense() const { return dense_; }
+  SampleRange range() const { return range_; }
 
   // What was allocated must hold: a mapped file can change while it is parsed.
   void check_room() const;
   void end_sample();
-  ParsedSlots finish();
+  // Throws if samples are missing.
+  void check_full() const;
 
  private:
-  void gather_ids();
-  void gather_weights();
-
-  Shape shape_;
+  std::int64_t* offsets_;    // of the first slot's next sample, as if every list had one id
+  std::size_t num_samples_;  // of the whole parse
+  std::int64_t padding_;
+  SampleRange range_;
+  std::size_t sample_;
   std::vector<SparseValues> sparse_;
   std::vector<DenseRows> dense_;
-  std::size_t sample_ = 0;
-  ParsedSlots parsed_;  // until finish(), the offsets of each slot start from 0
 };
+
+// Makes one of columns that together are all samples, in order.
+void finish_columns(ParsedSlots& parsed, const ColumnsShape& shape,
+                    std::span<const Columns* const> ranges);
 
 }  // namespace fleetrec

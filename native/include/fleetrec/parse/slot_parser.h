@@ -23,12 +23,15 @@ class SlotParser {
   SlotParser(std::vector<std::string> sparse, std::vector<DenseSlot> dense, std::int64_t padding);
 
   // Each segment holds whole lines; its last line may lack the newline. Throws SlotTextFault at
-  // the first bad token; within a line, a wrong number of dense values comes after bad tokens.
-  ParsedSlots parse(std::span<const std::string_view> segments) const;
+  // the first bad token; within a line, a wrong number of dense values comes after bad tokens. The
+  // result is the same with any number of threads.
+  ParsedSlots parse(std::span<const std::string_view> segments, std::size_t num_threads = 1) const;
 
   std::size_t num_sparse() const { return num_sparse_; }
   std::span<const std::size_t> widths() const { return widths_; }
-  std::int64_t padding() const { return padding_; }
+  ColumnsShape shape(std::size_t num_samples) const {
+    return {num_samples, num_sparse_, widths_, padding_};
+  }
   const SlotNames& names() const { return names_; }
 
  private:

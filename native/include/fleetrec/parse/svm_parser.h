@@ -33,7 +33,9 @@ class SvmParser {
 
   // As SlotParser::parse, with weights. An empty line is a sample in which everything is missing,
   // and what follows a token that begins with '#' is not read.
-  ParsedSlots parse(std::span<const std::string_view> segments) const;
+  ParsedSlots parse(std::span<const std::string_view> segments, std::size_t num_threads = 1) const;
+
+  ColumnsShape shape(std::size_t num_samples) const;
 
   std::span<const std::size_t> widths() const { return widths_; }
 

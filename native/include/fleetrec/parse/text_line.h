@@ -30,12 +30,13 @@ struct TextLine {
   }
 };
 
-// Calls `visit` with every line of a segment; the last one may lack its newline.
+// Calls `visit` with every line of a segment, or of a part of one that begins with line `number`;
+// the last one may lack its newline.
 template <typename Visit>
-void visit_lines(std::string_view text, std::size_t segment, Visit visit) {
+void visit_lines(std::string_view text, std::size_t segment, std::size_t number, Visit visit) {
   const char* limit = text.data() + text.size();
   const char* first = text.data();
-  for (std::size_t number = 0; first < limit; ++number) {
+  for (; first < limit; ++number) {
     const void* newline = std::memchr(first, '\n', static_cast<std::size_t>(limit - first));
     const char* next = newline == nullptr ? limit : static_cast<const char*>(newline);
     TextLine line{first, first, next, limit, segment, number};

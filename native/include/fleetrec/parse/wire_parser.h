@@ -22,12 +22,18 @@ class WireParser {
   WireParser(std::vector<std::string> sparse, std::vector<DenseSlot> dense, std::int64_t padding);
 
   // As SlotParser::parse. A count of 0 means that the slot is missing.
-  ParsedSlots parse(std::span<const std::string_view> segments) const;
+  ParsedSlots parse(std::span<const std::string_view> segments, std::size_t num_threads = 1) const;
+
+  ColumnsShape shape(std::size_t num_samples) const {
+    return {num_samples, sparse_.size(), widths_, padding_};
+  }
 
   std::span<const std::size_t> widths() const { return widths_; }
 
  private:
   void parse_line(const struct TextLine& line, Columns& columns) const;
+
+  friend class WireRun;
 
   std::vector<std::string> sparse_;
   std::vector<DenseSlot> dense_;

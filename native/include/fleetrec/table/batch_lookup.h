@@ -183,7 +183,7 @@ class BatchLookup {
   void scatter(const JaggedIds& batch);
   void weigh(const JaggedIds& batch);
   void resolve(Partition& partition, const Occasion& occasion);
-  Row look_up(Table& table, const Item& item, const Occasion& occasion) const;
+  Row look_up(Table& table, const Item& item, Row likely, const Occasion& occasion) const;
   bool is_click(const Item& item, const Occasion& occasion) const;
   void group(Partition& partition) const;
   static std::uint32_t number_of(std::vector<Row>& rows, const Row& row);

@@ -2,6 +2,7 @@
 // Rows of one width, addressed by 64-bit ids, in a fixed number of buckets.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -114,9 +115,23 @@ class Table {
     return number == Index::kNone ? Row() : bucket.slab.at(number, stride_);
   }
 
-  // The same in training: an id without a row is counted, and gets one when it is admitted. The
-  // row is marked as seen and changed.
-  Row see(const Sight& sight, Place place);
+  // Whether this is the row of an id, not one that was likely or is gone.
+  bool is_row_of(Row row, std::uint64_t id) const {
+    return row && row.header().version != 0 && row.header().id() == id;
+  }
+
+  // What training does with the row that `find` returned: an id without one is counted, and gets
+  // one when it is admitted. The row is marked as seen and changed.
+  Row see(const Sight& sight, Place place, Row row) {
+    if (!row) row = admit(sight, place);
+    if (!row) return row;
+    RowHeader& header = row.header();
+    header.show += 1.0f;
+    header.click += sight.is_click ? 1.0f : 0.0f;
+    header.last_seen = std::max(header.last_seen, sight.now);
+    header.version = version_;
+    return row;
+  }
 
   // Makes a row with first weights and state; the id must have none.
   Row create(std::uint64_t id, Place place);
@@ -170,6 +185,9 @@ class Table {
   }
 
  private:
+  // Counts an id that has no row; makes one if that is enough.
+  Row admit(const Sight& sight, Place place);
+
   TableOptions options_;
   GuardedOptimizer optimizer_;
   RowLayout layout_;

@@ -145,7 +145,7 @@ class Phase(Section):
     name: FileName
     model: PathText
     dataset_name: str
-    thread_num: Int = Field(default=1, gt=0)
+    thread_num: Int | None = Field(default=None, gt=0)
     gradient_scale_strategy: Literal[0, 1, 2] = 0
     shuffle_filelist: bool = False
 
