@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,6 +11,7 @@
 #include "bindings.h"
 #include "fleetrec/batch/count_predictions.h"
 #include "fleetrec/batch/select_rows.h"
+#include "fleetrec/batch/write_examples.h"
 
 using namespace nanobind::literals;
 
@@ -57,9 +59,31 @@ void count(const Vector& predictions, const Vector& labels, const Counters& posi
                     {to_span(positives), to_span(negatives), to_span(sums)});
 }
 
+using DenseTuple = std::tuple<std::string, Matrix>;
+
+nb::bytes examples(const std::vector<std::string>& sparse, const Ids& ids, const Ids& offsets,
+                   const std::vector<DenseTuple>& dense, std::size_t num_samples) {
+  SampleColumns samples{.num_samples = num_samples,
+                        .sparse = {sparse.begin(), sparse.end()},
+                        .ids = to_span(ids),
+                        .offsets = to_span(offsets),
+                        .dense = {}};
+  for (const auto& [name, values] : dense) {
+    samples.dense.push_back({name, to_span(values), values.shape(1)});
+  }
+  std::string records;
+  {
+    const nb::gil_scoped_release released;
+    records = write_examples(samples);
+  }
+  return nb::bytes(records.data(), records.size());
+}
+
 }  // namespace
 
 void bind_batch(nb::module_& module) {
+  module.def("write_examples", &examples, "sparse"_a, "ids"_a.noconvert(), "offsets"_a.noconvert(),
+             "dense"_a, "num_samples"_a);
   module.def("count_predictions", &count, "predictions"_a.noconvert(), "labels"_a.noconvert(),
              "positives"_a.noconvert(), "negatives"_a.noconvert(), "sums"_a.noconvert());
   module.def("select_rows", &select_rows, "blocks"_a, "num_columns"_a, "rows"_a.noconvert());

@@ -111,6 +111,7 @@ void bind_parse(nb::module_& module) {
       .def_ro("weights", &ParsedArrays::weights)
       .def_ro("dense", &ParsedArrays::dense)
       .def_ro("seen", &ParsedArrays::seen)
+      .def_ro("padded", &ParsedArrays::padded)
       .def_ro("undeclared", &ParsedArrays::undeclared)
       .def_ro("num_empty", &ParsedArrays::num_empty);
 

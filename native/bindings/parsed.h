@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "fleetrec/parse/columns.h"
 
 namespace fleetrec {
@@ -53,6 +54,7 @@ struct ParsedArrays {
   nb::object weights;  // None where the format has none
   nb::list dense;
   nb::object seen;
+  nb::object padded;
   nb::dict undeclared;
   std::int64_t num_empty;
 };
@@ -108,6 +110,7 @@ inline ParsedArrays to_arrays(ParsedSlots parsed, std::span<const std::size_t> w
       .weights = std::move(weights),
       .dense = std::move(dense),
       .seen = to_array(parsed.seen.data(), {parsed.seen.size()}, owner),
+      .padded = to_column<std::int64_t>(parsed.padded).release(1),
       .undeclared = to_counts(parsed.undeclared),
       .num_empty = parsed.num_empty,
   };

@@ -112,6 +112,9 @@ void gather_ids(ParsedSlots& parsed, const ColumnsShape& shape,
                 std::span<const Columns* const> ranges) {
   parsed.offsets[0] = 0;
   each_stretch_of_ids(shape.num_sparse, ranges, [&](const SparseValues& values, SampleRange) {
+    for (const std::size_t place : values.padded()) {
+      parsed.padded.push_back(static_cast<std::int64_t>(parsed.num_ids + place));
+    }
     parsed.num_ids += values.ids().size();
   });
   // No slot has fewer ids than samples, so the sum tells that none has more: all are in place.

@@ -97,4 +97,15 @@ std::string_view checked_record(std::string_view bytes, const RecordFault::Place
 }
 
 }  // namespace record_internal
+void append_record(std::string& bytes, std::string_view content) {
+  const std::size_t begin = bytes.size();
+  const auto append = [&](const auto& number) {
+    bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  append(static_cast<std::uint64_t>(content.size()));
+  append(masked_crc(bytes, begin, 8));
+  bytes += content;
+  append(masked_crc(bytes, begin + kHeader, content.size()));
+}
+
 }  // namespace fleetrec

@@ -57,10 +57,14 @@ TEST(threads_may_share_a_parser) {
 std::string long_text(Random& random) {
   std::string text;
   while (text.size() < 500'000) {
-    for (std::size_t i = random() % 4; i > 0; --i) text += "a:" + std::to_string(random()) + " ";
-    if (random() % 3 == 0) text += "d:1.5 d:-" + std::to_string(random() % 1000) + " ";
-    if (random() % 2 == 0) text += "x" + std::to_string(random() % 3) + ":1 ";
-    text += "b:7\n";
+    for (std::size_t i = random() % 4; i > 0; --i) {
+      text.append("a:").append(std::to_string(random())).append(" ");
+    }
+    if (random() % 3 == 0) {
+      text.append("d:1.5 d:-").append(std::to_string(random() % 1000)).append(" ");
+    }
+    if (random() % 2 == 0) text.append("x").append(std::to_string(random() % 3)).append(":1 ");
+    text.append("b:7\n");
   }
   return text;
 }

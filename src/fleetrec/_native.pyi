@@ -23,6 +23,26 @@ def cut_lines(text: Buffer, begin: int, max_lines: int) -> tuple[int, int]:
         ValueError: ``begin`` lies behind the end of the text.
     """
 
+def write_examples(
+    sparse: Sequence[str],
+    ids: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    dense: Sequence[tuple[str, npt.NDArray[np.float32]]],
+    num_samples: int,
+) -> bytes:
+    """Return samples as TFRecords of tf.Example messages.
+
+    Args:
+        sparse: Names of the columns of ids.
+        ids: All lists of the first column, then of the second.
+        offsets: Where lists begin in ``ids``, and one more.
+        dense: Names and numbers, one row per sample.
+        num_samples: How many there are.
+
+    Raises:
+        ValueError: The sizes do not fit.
+    """
+
 def count_predictions(
     predictions: npt.NDArray[np.float32],
     labels: npt.NDArray[np.float32],
@@ -171,6 +191,10 @@ class ParsedSlots:
     @property
     def seen(self) -> npt.NDArray[np.int64]:
         """In how many samples each declared slot occurred, sparse slots before dense ones."""
+
+    @property
+    def padded(self) -> npt.NDArray[np.int64]:
+        """Places in ``ids`` of those that stand for a slot that a sample lacks."""
 
     @property
     def undeclared(self) -> dict[str, int]:

@@ -50,7 +50,7 @@ def test_stats_count_exactly(job, capsys, tmp_path):
     assert "101 samples" in page
 
 
-@pytest.mark.parametrize("to", ["slot_text", "csv", "parquet", "arrow"])
+@pytest.mark.parametrize("to", ["slot_text", "csv", "parquet", "arrow", "tfrecord"])
 def test_a_converted_file_gives_the_same_batches(job, tmp_path, to):
     target = tmp_path / f"converted.{to}"
     convert_data(None, target, config=job, dataset=None, to=to)

@@ -66,6 +66,9 @@ class ArrowDecoder(ColumnDecoder):
 
     def to_numbers(self, column: pa.Array, *, width: int) -> tuple[Floats, Mask]:
         """Return the numbers of a column; a null or an empty list is no value."""
+        whole = _whole_rows(column, width)
+        if whole is not None and np.isfinite(whole).all():
+            return whole, np.ones(len(column), np.bool_)
         if types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if _is_list(column.type):
@@ -94,6 +97,19 @@ class ArrowDecoder(ColumnDecoder):
         padded = np.full((len(column), width), self.padding, np.float32)
         padded[present] = numbers.reshape(-1, width)
         return padded, present
+
+
+def _whole_rows(column: pa.Array, width: int) -> Floats | None:
+    """Return float32 numbers that need no look at single rows: the common case, and quick."""
+    values, kind = column, column.type
+    if types.is_fixed_size_list(kind) and kind.list_size == width and not column.null_count:
+        values = column.flatten()
+    elif width != 1:
+        return None
+    if not types.is_float32(values.type) or values.null_count:
+        return None
+    numbers: Floats = values.to_numpy(zero_copy_only=True).reshape(-1, width)
+    return numbers
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -4,7 +4,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -12,17 +12,18 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from fleetrec._native import write_examples
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.errors import DataError
 
 LIST_SEPARATOR = "|"
 ROW_GROUP_ROWS = 1 << 16
-Write = Callable[[pa.RecordBatch], None]
+Write = Callable[[Batch], None]
 
 
 def formats() -> tuple[str, ...]:
     """Return the formats that can be written."""
-    return ("slot_text", "csv", "parquet", "arrow")
+    return ("slot_text", "csv", "parquet", "arrow", "tfrecord")
 
 
 def single_valued(batches: Iterable[Batch], inputs: Inputs) -> frozenset[str]:
@@ -42,7 +43,7 @@ def convert(
         for batch in batches:
             if batch.ids.weights_N is not None:
                 raise DataError("ids with weights can be read, but not converted")
-            write(to_columns(batch, single=single))
+            write(batch)
             num_samples += batch.num_samples
     return num_samples
 
@@ -66,7 +67,18 @@ def to_columns(batch: Batch, *, single: frozenset[str]) -> pa.RecordBatch:
 
 @contextlib.contextmanager
 def _writer(target: Path, *, to: str, inputs: Inputs, single: frozenset[str]) -> Iterator[Write]:
-    schema = _schema(inputs, single)
+    if to == "tfrecord":
+        with target.open("wb") as stream:
+            yield lambda batch: _write_records(stream, batch)
+        return
+    with _column_writer(target, to=to, schema=_schema(inputs, single)) as write:
+        yield lambda batch: write(to_columns(batch, single=single))
+
+
+@contextlib.contextmanager
+def _column_writer(
+    target: Path, *, to: str, schema: pa.Schema
+) -> Iterator[Callable[[pa.RecordBatch], None]]:
     with contextlib.ExitStack() as stack:
         if to == "parquet":
             parquet = stack.enter_context(pq.ParquetWriter(target, schema, compression="zstd"))
@@ -151,6 +163,13 @@ def _texts(column: pa.Array, separator: str, prefix: str = "") -> pa.Array:
         width = column.type.list_size
         offsets = pa.array(np.arange(len(column) + 1, dtype=np.int32) * width)
     return pc.binary_join(pa.ListArray.from_arrays(offsets, texts), separator)
+
+
+def _write_records(stream: BinaryIO, batch: Batch) -> None:
+    ids = batch.ids
+    dense = [(name, x.reshape(batch.num_samples, -1).numpy()) for name, x in batch.dense.items()]
+    lists = (ids.values_N.numpy(), ids.offsets.numpy())
+    stream.write(write_examples(ids.names, *lists, dense, batch.num_samples))
 
 
 def _write_lines(stream: Any, columns: pa.RecordBatch) -> None:

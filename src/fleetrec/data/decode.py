@@ -58,10 +58,8 @@ class Decoder:
         if self.source.options.bad_rows.policy == "skip":
             block, rows = self._decode_leniently(raw.pieces, faults)
         else:
-            block = self.source.decode(raw.pieces)
+            block = self._decode(raw.pieces)
             rows = np.arange(block.num_samples)
-        if self.id_maps:
-            block = _mapped(block, self.id_maps)
         keep = self._kept(block, raw.pieces, rows, epoch=epoch)
         if keep is not None:
             chosen = select([block], np.flatnonzero(keep).astype(np.int64))
@@ -74,6 +72,10 @@ class Decoder:
             faults=tuple(faults),
         )
 
+    def _decode(self, pieces: Sequence[Piece]) -> Block:
+        block = self.source.decode(pieces)
+        return _mapped(block, self.id_maps) if self.id_maps else block
+
     def _decode_leniently(
         self, pieces: Sequence[Piece], faults: list[str]
     ) -> tuple[Block, npt.NDArray[np.int64]]:
@@ -83,14 +85,14 @@ class Decoder:
         rest, first = tuple(pieces), 0
         while rest:
             try:
-                good: Block | None = self.source.decode(rest)
+                good: Block | None = self._decode(rest)
                 bad_row = None
             except BadRowError as error:
                 faults.append(str(error))
                 bad_row = error.row
                 before, rest = _split(rest, bad_row)
                 _, rest = _split(rest, 1)
-                good = self.source.decode(before) if before else None
+                good = self._decode(before) if before else None
             if good is not None:
                 blocks.append(good)
                 rows.append(np.arange(first, first + good.num_samples))
@@ -130,12 +132,14 @@ def id_maps_of(source: Source) -> Mapping[str, IdMap]:
 
 
 def _mapped(block: Block, id_maps: Mapping[str, IdMap]) -> Block:
-    """Apply rules to the ids of some features; ids of padding count as ids."""
+    """Apply rules to the ids of some features; padding stays what it is."""
     values = block.ids.values_N.numpy().copy()
+    padding = values[block.padded]
     for name, id_map in id_maps.items():
         first = block.ids.names.index(name) * block.num_samples
         begin, end = block.ids.offsets[[first, first + block.num_samples]].tolist()
         values[begin:end] = id_map(values[begin:end])
+    values[block.padded] = padding
     return dataclasses.replace(
         block, ids=dataclasses.replace(block.ids, values_N=torch.from_numpy(values))
     )

@@ -86,16 +86,16 @@ def _join_ids(
     keyed = KeyedJagged(
         names=options.sparse,
         values_N=torch.from_numpy(np.concatenate([x.ids for x in joined] or [_NO_IDS])),
-        offsets=torch.from_numpy(_join_offsets(joined, len(options.sparse) * num_samples)),
+        offsets=_join_offsets(joined, len(options.sparse) * num_samples),
         num_samples=num_samples,
         weights_N=_join_weights(options, joined),
     )
     return keyed, num_seen
 
 
-def _join_offsets(joined: Sequence[IdLists], num_lists: int) -> Ids:
+def _join_offsets(joined: Sequence[IdLists], num_lists: int) -> torch.Tensor:
     if all(lists.offsets is None for lists in joined):
-        return np.arange(num_lists + 1)
+        return torch.from_numpy(np.arange(num_lists + 1))
     offsets = np.zeros(num_lists + 1, np.int64)
     row, num_ids = 1, 0
     for lists in joined:
@@ -106,7 +106,7 @@ def _join_offsets(joined: Sequence[IdLists], num_lists: int) -> Ids:
         else:
             np.add(lists.offsets[1:], num_ids, out=ends)
         row, num_ids = row + num_rows, num_ids + len(lists.ids)
-    return offsets
+    return torch.from_numpy(offsets)
 
 
 def _join_weights(options: DatasetOptions, joined: Sequence[IdLists]) -> torch.Tensor | None:

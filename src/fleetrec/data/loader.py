@@ -38,10 +38,10 @@ NUM_FAULTS_SHOWN = 10
 class Loader:
     """Reads the files of a data set, or one worker's share of them.
 
-    Without a ``thread_num``, text is decoded between the steps by all threads that compute: they
-    work together in each part of a step, and a thread that decoded ahead would take a processor
-    from them and let all the others wait. Where another device computes (``cpu_is_idle``), one
-    thread decodes ahead.
+    Without a ``thread_num``, rows are decoded between the steps, text by all threads that compute:
+    they work together in each part of a step, and a thread that decoded ahead would take a
+    processor from them and let all the others wait. Where another device computes
+    (``cpu_is_idle``), one thread decodes ahead.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Loader:
         self._decodes_between_steps = (
             options.thread_num is None
             and options.kind == "DataLoader"
-            and source.decodes_with_threads
+            and not (source.decodes_in_python or source.reads_in_python)
             and not (cpu_is_idle or self._decoder.loses_rows or options.shuffle_rows)
         )
         if self._decodes_between_steps:

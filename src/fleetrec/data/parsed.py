@@ -78,6 +78,7 @@ def to_block(parsed: ParsedSlots, options: DatasetOptions) -> Block:
             undeclared=parsed.undeclared,
             num_empty=parsed.num_empty,
         ),
+        padded=parsed.padded,
     )
 
 

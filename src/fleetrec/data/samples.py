@@ -93,24 +93,26 @@ def shown(value: Any) -> str:
 def _build(samples: Sequence[Named], options: DatasetOptions) -> Block:
     ids: list[Ids] = []
     lengths: list[npt.NDArray[np.int64]] = []
+    is_missing: list[npt.NDArray[np.bool_]] = []
     seen: list[int] = []
     for name in options.sparse:
         lists = [_as_list(sample.get(name)) for sample in samples]
+        is_missing.append(np.array([not values for values in lists], np.bool_))
         seen.append(sum(map(bool, lists)))
         lengths.append(np.array([max(1, len(values)) for values in lists], np.int64))
-        ids.append(_padded(lists, _to_ids(name, lists), options.padding))
+        ids.append(_padded(lists, is_missing[-1], _to_ids(name, lists), options.padding))
     dense = {}
     for slot in options.dense:
         columns = [sample.get(slot.name) for sample in samples]
         rows, num_seen = _to_rows(slot, columns, options.padding)
         dense[slot.name] = torch.from_numpy(rows)
         seen.append(num_seen)
-    counts = np.concatenate([np.zeros(1, np.int64), *lengths])
+    offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths]))
     return Block(
         ids=KeyedJagged(
             names=options.sparse,
             values_N=torch.from_numpy(np.concatenate([np.empty(0, np.int64), *ids])),
-            offsets=torch.from_numpy(np.cumsum(counts)),
+            offsets=torch.from_numpy(offsets),
             num_samples=len(samples),
         ),
         dense=dense,
@@ -120,6 +122,7 @@ def _build(samples: Sequence[Named], options: DatasetOptions) -> Block:
             undeclared=_undeclared(samples, options),
             num_empty=sum(not sample for sample in samples),
         ),
+        padded=offsets[:-1][np.concatenate([np.empty(0, np.bool_), *is_missing])],
     )
 
 
@@ -176,13 +179,14 @@ def _to_ids(name: str, lists: Sequence[Sequence[Any]]) -> Ids:
     return ids
 
 
-def _padded(lists: Sequence[Sequence[Any]], ids: Ids, padding: int) -> Ids:
+def _padded(
+    lists: Sequence[Sequence[Any]], is_missing: npt.NDArray[np.bool_], ids: Ids, padding: int
+) -> Ids:
     """Give an empty list one id."""
-    empty = np.array([not values for values in lists], np.bool_)
-    if not empty.any():
+    if not is_missing.any():
         return ids
     starts = np.cumsum([0, *map(len, lists)])[:-1]
-    return np.insert(ids, starts[empty], padding)
+    return np.insert(ids, starts[is_missing], padding)
 
 
 def _to_rows(

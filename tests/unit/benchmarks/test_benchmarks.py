@@ -169,8 +169,38 @@ def test_a_size_of_zero_is_refused(capsys):
 
 def test_readers_are_measured_on_the_same_samples(tmp_path):
     parts = criteo_like.cached_parts(tmp_path, num_samples=600, num_parts=2)
-    figures = readers.measure(parts, batch_size=64, num_rounds=1)
-    names = [figure.name.removeprefix("readers: ") for figure in figures]
-    assert names == ["csv over pyarrow", "parquet over pyarrow", "arrow", "slot_text"]
-    assert [bool(figure.ratios) for figure in figures] == [True, True, False, False]
+    said: list[str] = []
+    figures = readers.measure(parts, batch_size=64, num_rounds=1, say=said.append)
+    by_name = {figure.name.removeprefix("readers: "): figure for figure in figures}
+    records = "tfrecord" if said else "tfrecord over tfrecord"
+    compared = {"csv over pyarrow", "parquet over pyarrow", records} - {"tfrecord"}
+    assert {name for name, figure in by_name.items() if figure.ratios} == compared
+    others = {"slot_text", "arrow", records, "wire_text", "libffm", "pipe"}
+    assert by_name.keys() == compared | others
     assert all(figure.value > 0 for figure in figures)
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet", "arrow", "tfrecord", "wire_text", "pipe"])
+def test_every_format_of_the_readers_has_the_same_samples(tmp_path, name):
+    parts = criteo_like.cached_parts(tmp_path, num_samples=600, num_parts=2)
+    path = readers._files(parts, batch_size=64)[name]
+    source = parts[0].parent if name in readers.LONG else parts[0]
+    want, got = (
+        [batch_contents(batch) for batch in batches_of(options)]
+        for options in (
+            dataset(source, batch_size=64),
+            readers._options(name, path, batch_size=64),
+        )
+    )
+    assert [ids for ids, _ in got] == [ids for ids, _ in want]
+    for (_, numbers), (_, wanted) in zip(got, want, strict=True):
+        assert numbers == pytest.approx(wanted, rel=1e-5)
+
+
+def batches_of(options):
+    with Loader(options, seed=0).epoch(0) as batches:
+        return list(batches)
+
+
+def batch_contents(batch):
+    return batch.ids.values_N.tolist(), batch.dense[criteo_like.DENSE].flatten().tolist()

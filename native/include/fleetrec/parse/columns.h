@@ -47,6 +47,7 @@ struct ParsedSlots {
   std::unique_ptr<std::byte[]> shared;  // the memory of the spans
   std::span<std::int64_t> offsets;      // num_sparse * num_samples + 1, running over `ids`
   std::span<std::int64_t> seen;         // by declared slot, the samples in which it occurred
+  std::vector<std::int64_t> padded;     // places in `ids` of those that stand for a missing slot
   std::vector<std::span<float>> dense;  // num_samples rows of the slot's width each
   std::vector<std::pair<std::string, std::int64_t>> undeclared;  // values by slot name
   std::int64_t num_empty = 0;
@@ -75,6 +76,7 @@ class SparseValues {
   // Returns the number of ids up to and with this sample.
   std::size_t end_sample(std::int64_t padding) {
     if (num_ids_ == sample_begin_) {
+      padded_.push_back(num_ids_);
       push(padding);
     } else {
       ++num_seen_;
@@ -85,6 +87,7 @@ class SparseValues {
 
   std::span<const std::int64_t> ids() const { return {ids_, num_ids_}; }
   std::span<const float> weights() const { return weights_; }
+  std::span<const std::size_t> padded() const { return padded_; }
   std::int64_t num_seen() const { return num_seen_; }
 
  private:
@@ -93,6 +96,7 @@ class SparseValues {
   std::int64_t* ids_;
   std::unique_ptr<std::int64_t[]> moved_;  // empty while the ids are at home
   std::vector<float> weights_;
+  std::vector<std::size_t> padded_;  // places of paddings
   std::size_t num_ids_ = 0;
   std::size_t capacity_;
   std::size_t sample_begin_ = 0;

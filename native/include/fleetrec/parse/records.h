@@ -48,6 +48,9 @@ std::size_t count_records(std::string_view bytes);
 // Where the first whole record begins at or behind `begin`, known by both its checksums.
 std::optional<std::size_t> find_record(std::string_view bytes, std::size_t begin);
 
+// Writes a record behind what is there.
+void append_record(std::string& bytes, std::string_view content);
+
 // Visits all records of a segment with their bytes, which are checked. A segment holds whole
 // records; throws RecordFault if it does not.
 template <typename Visit>

@@ -95,7 +95,7 @@ class Dataset(Section):
     format: str | None = None
     pipe_command: str | None = None
     separator: Byte | None = None
-    quote: Byte | None = None
+    quote: Byte | Literal["none"] | None = None
     columns: Words = ()
     list_separator: str | None = Field(default=None, min_length=1)
     weight_separator: Byte | None = None

@@ -90,7 +90,8 @@ def _id_rule_problems(dataset: Dataset) -> dict[str, str]:
         if unknown and dataset.data_converter is None:
             problems[key] = f"not among sparse_slots: {', '.join(unknown)}"
     for slot, vocabulary in dataset.vocabularies.items():
-        if isinstance(vocabulary, str) and not Path(vocabulary).is_file():
+        is_local = isinstance(vocabulary, str) and "://" not in vocabulary
+        if is_local and not Path(str(vocabulary)).is_file():
             problems["vocabularies"] = f"{slot}: no such file: {vocabulary}"
     return problems
 
@@ -147,7 +148,7 @@ def dataset_options(
         shuffle_files=phase.shuffle_filelist,
         shuffle_rows=dataset.shuffle_rows,
         format=_format(dataset),
-        text_table=TextTableOptions(**_given(dataset, TextTableOptions)),
+        text_table=TextTableOptions(**_text_table(dataset)),
         id_rules=_id_rules(dataset),
         pipe_command=dataset.pipe_command,
         reader=_reader(dataset, settings),
@@ -174,6 +175,11 @@ def _given(dataset: Dataset, options: type[Options]) -> dict[str, Any]:
     """Return the keys of a data set that are fields of some options and were written."""
     written = {key: getattr(dataset, key) for key in options.model_fields}
     return {key: value for key, value in written.items() if value not in (None, ())}
+
+
+def _text_table(dataset: Dataset) -> dict[str, Any]:
+    given = _given(dataset, TextTableOptions)
+    return given | {"quote": ""} if dataset.quote == "none" else given
 
 
 def _id_rules(dataset: Dataset) -> dict[str, IdRule]:

@@ -1,7 +1,7 @@
 """Parquet files, read row group by row group."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -12,9 +12,10 @@ from fleetrec.data.block import Block
 from fleetrec.data.columns import BadColumnError, TablePiece, needed_columns, to_bad_row
 from fleetrec.data.files import DataFile, storage_errors
 from fleetrec.data.lists import assemble
+from fleetrec.data.prefetch import Background
 from fleetrec.data.source import Part, Piece, Source
 
-MAX_PIECE_ROWS = 1 << 16
+MAX_PIECE_ROWS = 1 << 15
 PIECE_BYTES = 1 << 25  # about, when decoded
 
 
@@ -35,18 +36,21 @@ class Parquet(Source, name="parquet"):
             check_schema(self.options, schema, where=part.file.path)
             needed, undeclared = needed_columns(self.options, schema.names)
             end = file.metadata.num_rows if part.end is None else part.end
-            for begin, rows in _batches(file, needed, begin=offset, end=end):
-                yield TablePiece(
-                    part=part,
-                    first_row=row,
-                    begin=begin,
-                    end=begin + rows.num_rows,
-                    begin_fraction=(begin - part.begin) / (end - part.begin),
-                    fraction=(begin + rows.num_rows - part.begin) / (end - part.begin),
-                    rows=rows,
-                    undeclared=undeclared,
-                )
-                row += rows.num_rows
+            batches = _batches(file, needed, begin=offset, end=end)
+            # A piece makes many batches: the next one is read while these are understood.
+            with Background(batches, num_ahead=1, name="parquet") as ahead:
+                for begin, rows in ahead:
+                    yield TablePiece(
+                        part=part,
+                        first_row=row,
+                        begin=begin,
+                        end=begin + rows.num_rows,
+                        begin_fraction=(begin - part.begin) / (end - part.begin),
+                        fraction=(begin + rows.num_rows - part.begin) / (end - part.begin),
+                        rows=rows,
+                        undeclared=undeclared,
+                    )
+                    row += rows.num_rows
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
         """Return the number of a row."""
@@ -79,7 +83,7 @@ def _opened(file: DataFile) -> Iterator[pa.parquet.ParquetFile]:
 
 def _batches(
     file: pa.parquet.ParquetFile, columns: Sequence[str], *, begin: int, end: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+) -> Generator[tuple[int, pa.RecordBatch]]:
     """Yield rows ``begin`` to ``end``, each batch with the number of its first row."""
     at = 0
     for group in range(file.metadata.num_row_groups):
