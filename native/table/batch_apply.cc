@@ -101,11 +101,8 @@ void BatchLookup::apply(Partition& partition, const Gradients& gradients, float 
   for (std::size_t r = 0; r < partition.rows.size(); ++r) {
     if (r + kAhead < partition.rows.size()) {
       prefetch(partition.rows[r + kAhead].address(), stride);
-      __builtin_prefetch(grad_of(partition.uses[partition.begin[r + kAhead]], gradients));
     }
-    const std::span uses(partition.uses.data() + partition.begin[r],
-                         partition.uses.data() + partition.begin[r + 1]);
-    if (!sum_up(uses, gradients, sum)) continue;
+    if (!sum_up(partition, r, gradients, sum)) continue;
     const Row row = partition.rows[r];
     if (keep_changes) {  // before the update, which uses the sum as scratch
       partition.changes.ids.push_back(row.header().id());
@@ -117,11 +114,18 @@ void BatchLookup::apply(Partition& partition, const Gradients& gradients, float 
 }
 
 // Sums the gradient of a row over its uses; false if none has one.
-bool BatchLookup::sum_up(std::span<const std::uint32_t> uses, const Gradients& gradients,
+bool BatchLookup::sum_up(const Partition& partition, std::size_t row, const Gradients& gradients,
                          std::span<float> sum) const {
+  const std::vector<std::uint32_t>& uses = partition.uses;
   std::ranges::fill(sum, 0.0f);
   bool has_grad = false;
-  for (const std::uint32_t use : uses) {
+  for (std::size_t i = partition.begin[row]; i < partition.begin[row + 1]; ++i) {
+    // Ahead of this row's uses come those of the next: gradients lie anywhere in the batch.
+    if (i + kAhead < uses.size()) {
+      const float* ahead = grad_of(uses[i + kAhead], gradients);
+      if (ahead != nullptr) prefetch(ahead, dim_);
+    }
+    const std::uint32_t use = uses[i];
     const float* grad = grad_of(use, gradients);
     if (grad == nullptr) continue;
     has_grad = true;

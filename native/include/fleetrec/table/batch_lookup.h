@@ -211,7 +211,7 @@ class BatchLookup {
   void check_gradients(const Gradients& gradients) const;
   void point_at(const Gradients& gradients);
   void apply(Partition& partition, const Gradients& gradients, float lr, bool keep_changes) const;
-  bool sum_up(std::span<const std::uint32_t> uses, const Gradients& gradients,
+  bool sum_up(const Partition& partition, std::size_t row, const Gradients& gradients,
               std::span<float> sum) const;
   const float* grad_of(std::uint32_t use, const Gradients& gradients) const;
 

@@ -6,7 +6,7 @@
 
 namespace fleetrec {
 
-constexpr std::size_t kAhead = 8;  // rows that are fetched before they are needed
+constexpr std::size_t kAhead = 16;  // rows that are fetched before they are needed
 
 void add(float* sum, const float* term, std::size_t dim);
 void add_scaled(float* sum, const float* term, std::size_t dim, float scale);
