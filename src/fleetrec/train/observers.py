@@ -65,6 +65,40 @@ class LogObserver:
         logger.info('\tsave epoch_id:%d %s into: "%s"', epoch, what, path)
 
 
+class StepLogObserver(LogObserver):
+    """Writes lines by the step of the whole run."""
+
+    def __init__(self, *, interval: int) -> None:
+        super().__init__(num_phases=1)
+        self._interval = interval
+
+    def interval(self, interval: Interval) -> None:
+        """Write the progress line, if it is time for one."""
+        step = interval.place.step + 1
+        if step % self._interval:
+            return
+        figures = dict(interval.figures)
+        rate, loss = figures.pop("lr"), figures.pop("LOSS")
+        others = [
+            f"{name} = {_short(value)}"
+            for name, value in figures.items()
+            if not name.startswith("BATCH_") and not name.startswith("loss/")
+        ]
+        logger.info(
+            "global step %d: %s",
+            step,
+            ", ".join(
+                [
+                    f"lr = {_short(rate)}",
+                    *others,
+                    *_tables(interval.tables),
+                    f"total_loss = {_short(loss)}",
+                    f"samples/s: {interval.samples_per_s:.0f}",
+                ]
+            ),
+        )
+
+
 class JsonObserver:
     """Appends every interval and every pass to metrics.jsonl, the source of all reports."""
 
