@@ -133,3 +133,65 @@ def write_pipeline(folder, model, *, paths, features=FEATURES, **changes):
     path = folder / "pipeline.config"
     path.write_text(HEAD.format(**filled) + features + model)
     return path
+
+
+def model_config(name, body, *, groups, more=""):
+    """Return ``model_config``; a group that is called wide is WIDE."""
+    listed = "".join(
+        f"  feature_groups {{ group_name: '{group}' feature_names: {features} "
+        f"wide_deep: {'WIDE' if group == 'wide' else 'DEEP'} }}\n"
+        for group, features in groups.items()
+    )
+    return f"model_config {{\n  model_class: '{name}'\n{listed}{body}\n{more}\n}}\n"
+
+
+WIDE_AND_DEEP = {"wide": ALL, "deep": ALL}
+USER_AND_ITEM = {
+    "user": '["user", "city", "history"]',
+    "item": '["item", "price", "price_bucket"]',
+}
+FINAL = "final_dnn { hidden_units: [8] }"
+TOWERS = """
+  task_towers {
+    tower_name: "ctr" label_name: "label" dnn { hidden_units: [8] }
+    metrics_set { auc {} } metrics_set { gauc { uid_field: "user" } }
+  }
+  task_towers { tower_name: "like" label_name: "like" metrics_set { auc {} } weight: 0.5 }
+  task_towers {
+    tower_name: "score" label_name: "score" loss_type: L2_LOSS weight: 0.1
+    metrics_set { mean_absolute_error {} } metrics_set { mean_squared_error {} }
+  }
+"""
+MODELS = {
+    "MultiTower": model_config(
+        "MultiTower",
+        f"multi_tower {{ towers {{ input: 'user' {DNN} }} towers {{ input: 'item' {DNN} }} "
+        f"{FINAL} l2_regularization: 1e-6 }} embedding_regularization: 1e-6",
+        groups=USER_AND_ITEM,
+    ),
+    "DeepFM": model_config("DeepFM", f"deepfm {{ {DNN} {FINAL} }}", groups=WIDE_AND_DEEP),
+    "WideAndDeep": model_config("WideAndDeep", f"wide_and_deep {{ {DNN} }}", groups=WIDE_AND_DEEP),
+    "FM": model_config("FM", "fm { }", groups=WIDE_AND_DEEP),
+    "DCN": model_config(
+        "DCN",
+        f"dcn {{ deep_tower {{ input: 'all' {DNN} }} cross_tower {{ input: 'all' cross_num: 2 }} "
+        f"{FINAL} }}",
+        groups={"all": ALL},
+    ),
+    "DLRM": model_config(
+        "DLRM",
+        "dlrm { bot_dnn { hidden_units: [16, 8] } top_dnn { hidden_units: [16] } "
+        "arch_with_dense_feature: true arch_interaction_itself: true }",
+        groups={"dense": '"price"', "sparse": ALL},
+    ),
+    "DSSM": model_config(
+        "DSSM",
+        f"dssm {{ user_tower {{ id: 'user' {DNN} }} item_tower {{ id: 'item' {DNN} }} }}",
+        groups=USER_AND_ITEM,
+    ),
+    "MMoE": model_config(
+        "MMoE",
+        f"mmoe {{ num_expert: 3 expert_dnn {{ hidden_units: [16] }} {TOWERS} }}",
+        groups={"all": ALL},
+    ),
+}

@@ -21,7 +21,7 @@ from fleetrec.models.groups import GroupEmbeddings
 from fleetrec.nn.activation import ActivationName
 from fleetrec.nn.mlp import Mlp
 from fleetrec.tasks.scored import ScoredTask
-from fleetrec.tasks.task import Outputs
+from fleetrec.tasks.task import Outputs, Task
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class GroupModel(base.Model):
         config: GroupModelOptions,
         *,
         l2: float,
-        tasks: Sequence[ScoredTask] = (),
+        tasks: Sequence[Task] = (),
         wide_dim: int = 1,
         second_part: Collection[str] = (),
     ) -> None:
@@ -65,8 +65,8 @@ class GroupModel(base.Model):
         loss = super().loss(outputs, batch)
         if not self.training:
             return loss
-        if self._l2:
-            kernels = [layer.weight for layer in self.modules() if isinstance(layer, nn.Linear)]
+        kernels = [layer.weight for layer in self.modules() if isinstance(layer, nn.Linear)]
+        if self._l2 and kernels:
             squares = torch.stack([kernel.square().sum() for kernel in kernels])
             loss = loss + self._l2 * squares.sum() / 2
         if self._embedding_l2:

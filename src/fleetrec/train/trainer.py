@@ -50,8 +50,10 @@ class Trainer:
         """Train to the end, or raise StoppedError."""
         if not (resume and self._resume()):
             self._warm_start()
-        if not self._has_more():
-            logger.info("all epochs and steps of this run are done already")
+        if self._has_all_steps():
+            logger.info("all %d steps are done already", self._position.step)
+        elif not self._has_more():
+            logger.info("all %d epochs are done already", self._position.epoch)
         self._milestones.begin(self._position)
         while self._has_more():
             figures = {}

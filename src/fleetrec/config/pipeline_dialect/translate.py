@@ -22,6 +22,7 @@ from fleetrec.config.pipeline_dialect.translate_feature import FeatureTranslator
 from fleetrec.config.problems import Problems, hint
 
 CSV_INPUTS = ("CSVInput", "CSVInputV2", "CSVInputEx")
+GROUPED = "group:"  # before the columns that metrics compare within
 PARQUET_INPUTS = ("ParquetInput", "ParquetInputV2", "ParquetInputV3")
 
 
@@ -89,28 +90,15 @@ class DataTranslator:
             name = weight_name(weight)
             found.append(FeatureOptions(name=name, kind="raw", is_dense=True, columns=(weight,)))
         by = dict.fromkeys(metric.feature for metric in metrics if metric.feature)
-        found += [FeatureOptions(name=name, columns=(name.partition(":")[2],)) for name in by]
+        found += [FeatureOptions(name=name, columns=(name.removeprefix(GROUPED),)) for name in by]
         return tuple(found)
 
     def metrics(self, metrics: Sequence[Metric], at: Location) -> tuple[MetricOptions, ...]:
-        """Return metrics; those within users name the feature that holds them."""
-        found = []
+        """Return metrics, after a look whether the columns they name are there."""
         for number, metric in enumerate(metrics):
-            here: Location = (*at, number)
-            for name in sorted(metric.model_fields_set):
-                message = getattr(metric, name)
-                column = getattr(message, "uid_field", getattr(message, "session_id_field", ""))
-                if column:
-                    self._check_column(column, here)
-                found.append(
-                    MetricOptions(
-                        name=name,
-                        feature=f"group:{column}" if column else "",
-                        reduction=getattr(message, "reduction", "mean"),
-                        topk=getattr(message, "topk", 5),
-                    )
-                )
-        return tuple(found)
+            for column in filter(None, (one.feature for one in metric_options([metric]))):
+                self._check_column(column.removeprefix(GROUPED), (*at, number))
+        return metric_options(metrics)
 
     def dataset(
         self, name: str, path: str, features: Sequence[FeatureOptions], *, is_training: bool
@@ -194,6 +182,23 @@ class DataTranslator:
         if name not in self.fields:
             text = f"no column is called {name!r} in data_config.input_fields"
             self._problems.note(at, f"{text}{hint(name, self.fields)}")
+
+
+def metric_options(metrics: Sequence[Metric]) -> tuple[MetricOptions, ...]:
+    """Return metrics; those within users name the feature that holds them."""
+    found = []
+    for metric in metrics:
+        for name in sorted(metric.model_fields_set):
+            message = getattr(metric, name)
+            column = getattr(message, "uid_field", getattr(message, "session_id_field", ""))
+            values = {
+                "name": name,
+                "feature": f"{GROUPED}{column}" if column else "",
+                "reduction": getattr(message, "reduction", "mean"),
+                "topk": getattr(message, "topk", 5),
+            }
+            found.append(MetricOptions.model_validate(values))
+    return tuple(found)
 
 
 def weight_name(column: str) -> str:
