@@ -1,12 +1,9 @@
 import json
-import subprocess
-import sys
 
 import pytest
-from making_pipelines import ADAM, MODELS, write_data, write_pipeline
 
 from fleetrec.cli.train_eval import Request, evaluate_checkpoint, train_and_evaluate
-from fleetrec.core.errors import ConfigError
+from making_pipelines import MODELS, write_data, write_pipeline
 
 MIN_AUC = 0.78  # of what was planted; who knows every taste gets 0.86
 
