@@ -61,7 +61,7 @@ def parse_tree(text: str, *, where: str) -> Tree:
     except ParseError as error:
         line, column = error.GetLine(), error.GetColumn()
         place = where if line is None else f"{where}:{line}:{column}"
-        reason = str(error).rpartition(" : ")[2]
+        reason = str(error).rpartition(" : ")[2].removeprefix("'': ")
         raise ConfigError([f"{place}: not valid pipeline text: {reason}"]) from error
     return tree
 
