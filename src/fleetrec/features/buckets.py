@@ -34,7 +34,7 @@ class Buckets:
             places = pc.fill_null(pc.index_in(texts.values, value_set=self._vocabulary), 0)
             return np.asarray(places.to_numpy(zero_copy_only=False)).astype(np.int64)
         if self._options.num_buckets is not None:
-            numbers = self._integers(texts, column)
+            numbers = to_integers(texts, column, reason="of num_buckets")
             inside = (numbers >= 0) & (numbers < self._options.num_buckets)
             return np.where(inside, numbers, 0)
         return self.of_hashes(hash_text(*text_buffers(texts.values)))
@@ -45,17 +45,19 @@ class Buckets:
             return hashes
         return (hashes.view(np.uint64) % np.uint64(self._options.hash_buckets)).view(np.int64)
 
-    def _integers(self, texts: Texts, column: Column) -> Ids:
-        try:
-            found = texts.values.cast(pa.large_string()).cast(pa.int64())
-        except pa.ArrowInvalid:
-            raise _first_bad(texts, column) from None
-        return np.asarray(found.to_numpy(zero_copy_only=False))
+
+def to_integers(texts: Texts, column: Column, *, reason: str) -> Ids:
+    """Return the numbers that texts spell; ``reason`` tells whoever has others why."""
+    try:
+        found = texts.values.cast(pa.large_string()).cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise _first_bad(texts, column, reason) from None
+    return np.asarray(found.to_numpy(zero_copy_only=False))
 
 
-def _first_bad(texts: Texts, column: Column) -> BadValueError:
+def _first_bad(texts: Texts, column: Column, reason: str) -> BadValueError:
     for place, value in enumerate(texts.values.to_pylist()):
         if not re.fullmatch(rb"-?\d{1,18}", value):
-            reason = "expected a whole number, because of num_buckets"
-            return column.bad(texts.row_of(place), value, reason)
+            text = f"expected a whole number of at most 18 digits, because {reason}"
+            return column.bad(texts.row_of(place), value, text)
     raise AssertionError("all values are whole numbers")

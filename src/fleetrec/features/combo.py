@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from fleetrec._native import hash_text
 from fleetrec.config.features import FeatureOptions
-from fleetrec.features.buckets import Buckets
+from fleetrec.features.buckets import Buckets, to_integers
 from fleetrec.features.column import Column, Texts, text_buffers
 from fleetrec.features.feature import Feature
 from fleetrec.features.values import IdLists, Ids, to_offsets
@@ -75,8 +75,7 @@ def _fold(join: Callable[[T, T], T], items: list[T]) -> T:
 
 def _fingerprints(texts: Texts, column: Column) -> Words:
     if column.options.type == "integer":
-        numbers = texts.values.cast(pa.large_string()).cast(pa.int64())
-        return np.asarray(numbers.to_numpy(zero_copy_only=False)).view(np.uint64)
+        return to_integers(texts, column, reason="of its input_type").view(np.uint64)
     return hash_text(*text_buffers(texts.values)).view(np.uint64)
 
 
