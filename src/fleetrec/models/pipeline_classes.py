@@ -8,11 +8,13 @@ from fleetrec.core.errors import ModelError
 from fleetrec.models.group_model import GroupModel
 from fleetrec.models.load import load_model_class
 
+ZOO = Path(__file__).parent
 
-def pipeline_classes() -> dict[str, ModelClass]:
-    """Return all of them by name."""
+
+def pipeline_classes(folder: Path = ZOO) -> dict[str, ModelClass]:
+    """Return those whose files lie in ``folder``, by name."""
     found = {}
-    for path in sorted(Path(__file__).parent.glob("*/*/pipeline.py")):
+    for path in sorted(folder.glob("*/*/pipeline.py")):
         model = load_model_class(path)
         if not issubclass(model, GroupModel):
             raise ModelError(f"{path}: expected a class Model(GroupModel)")

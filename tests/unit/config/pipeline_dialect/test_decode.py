@@ -28,10 +28,10 @@ BROKEN = {
         "model_config.model_class: expected text in quotes, got DeepFM",
     ),
     "a name of an enum that is misspelt": (
-        'input_name: "price" input_type: DOUBLE',
-        'input_name: "price" input_type: DUOBLE',
-        "data_config.input_fields[7].input_type: expected one of STRING, INT32, INT64, FLOAT, "
-        "DOUBLE, BOOL, got DUOBLE; did you mean 'DOUBLE'?",
+        'input_name: "item" input_type: INT64',
+        'input_name: "item" input_type: INT46',
+        "data_config.input_fields[4].input_type: expected one of STRING, INT32, INT64, FLOAT, "
+        "DOUBLE, BOOL, got INT46; did you mean 'INT64'?",
     ),
     "a feature that no group can find": (
         '"city_item"]',
@@ -149,15 +149,15 @@ def test_a_broken_pipeline_is_answered_with_its_place(tmp_path, classes, what):
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path, classes):
     path = pipeline(tmp_path)
-    text = path.read_text().replace("num_steps:", "num_stepz:").replace("separator:", "seprator:")
+    text = path.read_text().replace("num_steps:", "num_stepz:").replace("separator:", "separatorx:")
     path.write_text(text.replace("batch_size: 64", 'batch_size: "64"'))
     words = [problem.partition(": ")[2].partition(":")[0] for problem in said(path, classes)]
     assert words == [
         "train_config.num_stepz",
         "data_config.batch_size",
-        "feature_config.features[3].seprator",
-        "feature_config.features[3].kv_seprator",
-        "feature_config.features[7].seprator",
+        "feature_config.features[3].separatorx",
+        "feature_config.features[3].kv_separatorx",
+        "feature_config.features[7].separatorx",
     ]
 
 
