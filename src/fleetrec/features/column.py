@@ -129,10 +129,22 @@ class Column:
     def _filled(self, *, precision: int | None = None) -> pa.Array:
         """Return cells as bytes, the default in those that are empty."""
         cells = _to_bytes(self._values, precision=precision)
-        if not self.options.default:
+        if self.options.default:
+            default = pa.scalar(self.options.default.encode(), pa.large_binary())
+            cells = pc.if_else(pc.equal(pc.binary_length(cells), 0), default, cells)
+        if precision is None or types.is_floating(self._values.type):
             return cells
-        default = pa.scalar(self.options.default.encode(), pa.large_binary())
-        return pc.if_else(pc.equal(pc.binary_length(cells), 0), default, cells)
+        return self._rounded(cells, precision)
+
+    def _rounded(self, cells: pa.Array, precision: int) -> pa.Array:
+        """Return the decimals of numbers that came as text."""
+        rounded = []
+        for row, cell in enumerate(cells.to_pylist()):
+            try:
+                rounded.append(f"{float(cell):.{precision}f}" if cell else "")
+            except ValueError:
+                raise self.bad(row, cell, "expected a number, because of precision") from None
+        return pa.array(rounded, pa.large_string()).cast(pa.large_binary())
 
 
 def text_buffers(values: pa.Array) -> tuple[Ids, npt.NDArray[np.uint8]]:

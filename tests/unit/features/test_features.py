@@ -52,6 +52,9 @@ def test_a_number_is_hashed_as_its_decimals():
     assert lists(transform(feature, column([17, -3]))) == [[bucket("17")], [bucket("-3")]]
     rounded = make("id", buckets=HASHED, precision=1)
     assert lists(transform(rounded, column([1.26]))) == [[bucket("1.3")]]
+    assert lists(transform(rounded, column(["1.26", ""]))) == [[bucket("1.3")], []]
+    with pytest.raises(BadValueError, match="expected a number, because of precision"):
+        transform(rounded, column(["cheap"]))
 
 
 def test_a_missing_value_is_the_default_of_its_column():

@@ -77,6 +77,7 @@ class DataTranslator:
                 self._check_column(column, (*declared.at, "input_names"))
             options = self._translator(declared).options()
             if options is not None:
+                self._check_precision(options, declared.at)
                 found.append(options)
         for number, label in enumerate(self._pipeline.data_config.label_fields):
             at: Location = ("data_config", "label_fields", number)
@@ -177,6 +178,14 @@ class DataTranslator:
 
         grown = self._pipeline.model.ev_params
         return FeatureTranslator(declared.feature, grown=grown, note=note)
+
+    def _check_precision(self, options: FeatureOptions, at: Location) -> None:
+        """Refuse ids of floats that nobody rounds: equal ones may be written differently."""
+        first = options.columns[0]
+        is_float = first in self.fields and self.fields[first].input_type in ("FLOAT", "DOUBLE")
+        if is_float and options.kind != "raw" and options.precision is None:
+            text = f"feature {options.name}: ids of {self.fields[first].input_type} need precision"
+            self._problems.note((*at, "input_names"), text)
 
     def _check_column(self, name: str, at: Location) -> None:
         if name not in self.fields:

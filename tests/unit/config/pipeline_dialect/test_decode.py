@@ -87,6 +87,11 @@ BROKEN = {
         "feature_config.features[0].feature_type: feature user: expected one of hash_bucket_size, "
         "vocab_list, vocab_file, num_buckets and ev_params, which say how values become ids",
     ),
+    "ids of floats that nobody rounds": (
+        'input_name: "user" input_type: STRING',
+        'input_name: "user" input_type: DOUBLE',
+        "feature_config.features[0].input_names: feature user: ids of DOUBLE need precision",
+    ),
     "a message of another model": (
         "deepfm { ",
         "fm {} deepfm { ",

@@ -38,6 +38,7 @@ class DssmMessage(Message):
     temperature: float = Field(default=1.0, gt=0)
     item_id: str = later(default="")
     ignore_in_batch_neg_sam: bool = later(default=False)
+    hist_seq_masks: tuple[str, ...] = later(default=())
 
 
 class Model(GroupModel):

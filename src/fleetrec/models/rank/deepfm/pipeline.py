@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fleetrec.config.groups import GroupModelOptions
-from fleetrec.config.pipeline_dialect.message import Message, later
+from fleetrec.config.pipeline_dialect.message import Message, idle
 from fleetrec.config.pipeline_dialect.model import Dnn
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.models.group_model import GroupModel, mlp_of, needed
@@ -21,8 +21,8 @@ class DeepFmMessage(Message):
     dnn: Dnn
     final_dnn: Dnn | None = None
     wide_output_dim: int = Field(default=1, gt=0)
-    wide_regularization: float = later(default=1e-4)
-    dense_regularization: float = later(default=1e-4)
+    wide_regularization: float = idle(default=1e-4)
+    dense_regularization: float = idle(default=1e-4)
     l2_regularization: float = Field(default=1e-4, ge=0)
 
 

@@ -26,7 +26,7 @@ class DlrmMessage(Message):
     arch_interaction_op: Literal["dot", "cat"] = "dot"
     arch_interaction_itself: bool = False
     arch_with_dense_feature: bool = False
-    l2_regularization: float = Field(default=1e-4, ge=0)
+    l2_regularization: float = Field(default=1e-5, ge=0)
 
 
 class Model(GroupModel):
