@@ -1,7 +1,12 @@
+"""Every model class, trained, judged, continued and fine-tuned."""
+
 import json
 
 import pytest
+import torch
 
+from fleetrec.checkpoint.folder import open_folder
+from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.cli.train_eval import Request, evaluate_checkpoint, train_and_evaluate
 from making_pipelines import MODELS, write_data, write_pipeline
 
@@ -20,20 +25,29 @@ def train(path, *, continue_train=False, **request):
 
 
 def result(folder):
-    return json.loads((folder / "model" / "eval_result.txt").read_text())
+    return json.loads((folder / "eval_result.txt").read_text())
 
 
-def pipeline_of(folder, model, data, *, kind="csv", **changes):
+def pipeline_of(folder, model, paths, **changes):
     if model == "MMoE":
         changes = {"labels": '["label", "like", "score"]', "eval_config": "", **changes}
-    return write_pipeline(folder, MODELS[model], paths=data[kind], **changes)
+    return write_pipeline(folder, MODELS[model], paths=paths, **changes)
+
+
+def weights(checkpoint):
+    return read_tensors(open_folder(checkpoint, kind="checkpoint"), "model")["model"]
+
+
+def same_weights(one, other):
+    first, second = weights(one), weights(other)
+    return first.keys() == second.keys() and all(torch.equal(first[n], second[n]) for n in first)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("model", sorted(MODELS))
 def test_a_pipeline_learns_what_was_planted(tmp_path, model, kind, data):
-    train(pipeline_of(tmp_path, model, data, kind=kind))
-    found = result(tmp_path)
+    train(pipeline_of(tmp_path, model, data[kind]))
+    found = result(tmp_path / "model")
     assert found["auc_ctr" if model == "MMoE" else "auc"] > MIN_AUC
     assert found["global_step"] == 200
     if model == "MMoE":
@@ -44,10 +58,21 @@ def test_a_pipeline_learns_what_was_planted(tmp_path, model, kind, data):
     assert names == ["model.ckpt-0", "model.ckpt-100", "model.ckpt-200"]
 
 
-def test_eval_repeats_the_figures_of_training(tmp_path, data):
-    pipeline = pipeline_of(tmp_path, "DeepFM", data, num_steps=30)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_a_pipeline_is_continued_judged_and_fine_tuned(tmp_path, model, kind, data):
+    pipeline = pipeline_of(tmp_path, model, data[kind], num_steps=12)
     train(pipeline)
-    first = result(tmp_path)
-    (tmp_path / "model" / "eval_result.txt").unlink()
-    evaluate_checkpoint(Request(path=pipeline), checkpoint=None, result_name="eval_result.txt")
-    assert result(tmp_path) == first
+    parts, tuned = tmp_path / "parts", tmp_path / "tuned"
+    train(pipeline, model_dir=str(parts), arguments=["--train_config.num_steps=5"])
+    train(pipeline, model_dir=str(parts), continue_train=True)
+    assert same_weights(tmp_path / "model" / "model.ckpt-12", parts / "model.ckpt-12")
+    assert result(parts) == result(tmp_path / "model")
+
+    request = Request(path=None, model_dir=str(parts))
+    evaluate_checkpoint(request, checkpoint=None, result_name="again.txt")
+    assert json.loads((parts / "again.txt").read_text()) == result(parts)
+
+    train(pipeline, model_dir=str(tuned), fine_tune_checkpoint=str(parts))
+    assert same_weights(tuned / "model.ckpt-0", parts / "model.ckpt-12")
+    assert not same_weights(tuned / "model.ckpt-12", parts / "model.ckpt-12")

@@ -57,6 +57,9 @@ def check_loss(loss: LossType, at: Location, problems: Problems) -> None:
 def training_notices(pipeline: Pipeline, problems: Problems) -> list[str]:
     """Return where training is done otherwise than a reader of the file may think."""
     notices = []
+    if "exporter_type" not in pipeline.export_config.model_fields_set:
+        text = 'nothing is exported yet; exporter_type: "none" says that this is meant'
+        notices.append(problems.spell(("export_config",), text))
     for number, optimizer in enumerate(pipeline.train_config.optimizer_config):
         at: Location = ("train_config", "optimizer_config", number)
         for name in ("adam_optimizer", "adamw_optimizer"):

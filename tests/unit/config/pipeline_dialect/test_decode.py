@@ -172,6 +172,16 @@ def test_fields_without_effect_are_noticed(tmp_path, classes):
     assert notice.endswith("data_config.prefetch_size: has no effect here")
 
 
+def test_a_run_says_that_it_exports_nothing_unless_that_is_meant(tmp_path, classes):
+    path = pipeline(tmp_path)
+    (notice,) = [n for n in decode(path, classes).job.notices if "export_config" in n]
+    assert 'export_config: nothing is exported yet; exporter_type: "none"' in notice
+    path.write_text(path.read_text() + 'export_config { exporter_type: "none" }')
+    assert not [n for n in decode(path, classes).job.notices if "export_config" in n]
+    path.write_text(path.read_text().replace('"none"', '"final"'))
+    assert "exporter_type: is known, but not supported yet" in said(path, classes)[0]
+
+
 def test_a_file_of_another_kind_is_refused(classes):
     (problem,) = said(Path("x.json"), classes)
     assert problem == "x.json: pipelines in JSON are not supported yet; expected .config"
