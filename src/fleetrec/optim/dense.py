@@ -7,13 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from fleetrec.config.job import OptimizerOptions
-from fleetrec.optim.formula import (
-    FtrlPower,
-    LazyAdam,
-    Momentum,
-    RmsPropMomentum,
-    corrected_rate,
-)
+from fleetrec.optim.ftrl_power import FtrlPower
+from fleetrec.optim.lazy_adam import LazyAdam, corrected_rate
+from fleetrec.optim.momentum import Momentum
+from fleetrec.optim.rmsprop_momentum import RmsPropMomentum
 from fleetrec.optim.schedule import learning_rate
 
 Parameters = Iterable[nn.Parameter]
