@@ -18,7 +18,7 @@ from fleetrec.train.continuing import open_newest, rolling_checkpoints
 from fleetrec.train.events import Observers
 from fleetrec.train.judge import Judge, result_of
 from fleetrec.train.milestones import write_result
-from fleetrec.train.observers import LogObserver, StepLogObserver
+from fleetrec.train.observers import StepLogObserver
 from fleetrec.train.phase import build_phase, part_for, read_phase
 from fleetrec.train.run_folder import RunFolder
 from fleetrec.train.summaries import open_summaries
@@ -97,7 +97,7 @@ def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_nam
         phase.strategy.load_weights(read_phase(folder, part_for(folder, phase)))
         assert run.evaluation is not None
         judge = Judge(run.evaluation, phase, seed=run.seed)
-        observer = Observers(LogObserver(num_phases=1))
+        observer = Observers(StepLogObserver(interval=run.print_interval))
         figures = judge.report(observer, time.monotonic, checkpoint=folder.path.name)
         result = result_of(figures, step=int(folder.meta["position"]["step"]))
         target = decoded.model_dir / result_name

@@ -49,7 +49,8 @@ class FeatureDecoder:
             numbers = made[slot.name]
             assert isinstance(numbers, Numbers)
             dense.append(numbers)
-        return Columns(num_rows=rows.num_rows, sparse=sparse, dense=dense, undeclared=undeclared)
+        unknown = tuple(name for name in undeclared if name not in self._columns)
+        return Columns(num_rows=rows.num_rows, sparse=sparse, dense=dense, undeclared=unknown)
 
     def _check_columns(self, columns: Mapping[str, Column]) -> None:
         for feature in self._options.features:

@@ -98,6 +98,18 @@ class StepLogObserver(LogObserver):
             ),
         )
 
+    def pass_done(self, done: PassDone) -> None:
+        """Write the line of an epoch, or of an evaluation."""
+        if done.kind == "train":
+            super().pass_done(done)
+            return
+        figures = ", ".join(f"{name} = {_short(value)}" for name, value in done.figures.items())
+        logger.info("eval of %s: %s, %.2f s", done.epoch, figures, done.seconds)
+
+    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+        """Write where something was saved."""
+        logger.info("epoch %d: %s saved in %s", epoch, what, path)
+
 
 class JsonObserver:
     """Appends every interval and every pass to metrics.jsonl, the source of all reports."""
