@@ -130,7 +130,7 @@ def measure_on_own_data(name: str, *, num_seeds: int) -> Row:
     for seed in range(num_seeds):
         phase = build_phase(train.phases[0], train.model_copy(update={"seed": seed}))
         num_parameters = sum(p.numel() for p in phase.model.parameters())
-        speeds += [train_epoch(phase, epoch) for epoch in range(train.num_epochs)]
+        speeds += [train_epoch(phase, epoch) for epoch in range(train.num_epochs or 1)]
         aucs.append(auc_of(phase, infer.phases[0].dataset.data_path))
     print(f"{name}: {statistics.mean(aucs):.4f}", flush=True)
     return Row(name=name, num_parameters=num_parameters, rows_per_s=max(speeds), aucs=tuple(aucs))

@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "fleetrec"
 NATIVE = Path(__file__).parents[1] / "native"
-ENTRIES = {"__main__", "run", "check", "new"}  # python -m fleetrec.<verb>
+ENTRIES = {"__main__", "run", "check", "new", "train_eval", "eval"}  # python -m fleetrec.<verb>
 LAYERS = (  # top to bottom; a package may import only packages on later lines
     {"cli"},
     {"train"},
@@ -18,6 +18,7 @@ LAYERS = (  # top to bottom; a package may import only packages on later lines
     {"parallel", "checkpoint"},
     {"models", "data"},
     {"tasks", "embedding", "nn", "optim"},
+    {"features"},
     {"config"},
     {"_native", "reader"},
     {"core"},

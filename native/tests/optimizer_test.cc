@@ -39,7 +39,9 @@ void each_optimizer(const Visit& visit) {
 }
 
 // These pull weights towards zero whatever the gradient is.
-bool is_shrinking(const std::string& name) { return name == "adamw" || name == "ftrl"; }
+bool is_shrinking(const std::string& name) {
+  return name.ends_with("w") || name.starts_with("ftrl");
+}
 
 }  // namespace
 

@@ -104,6 +104,79 @@ class AdamW(Adam):
     weight_decay = 0.01
 
 
+class MomentumW(Momentum):
+    weight_decay = 1e-6
+
+    def update(self, weights, state, grad, lr):
+        return super().update([w - self.weight_decay * w for w in weights], state, grad, lr)
+
+
+class LazyAdam:
+    """The learning rate comes corrected for the bias of the moments."""
+
+    beta1, beta2, eps, weight_decay = 0.9, 0.999, 1e-8, 0.0
+
+    def new_state(self, dim):
+        return [0.0] * (2 * dim)
+
+    def update(self, weights, state, grad, lr):
+        dim = len(weights)
+        first = [self.beta1 * m + (1 - self.beta1) * g for m, g in zip(state, grad, strict=False)]
+        second = [
+            self.beta2 * v + (1 - self.beta2) * g * g
+            for v, g in zip(state[dim:], grad, strict=True)
+        ]
+        new_weights = [
+            w - self.weight_decay * w - lr * m / (math.sqrt(v) + self.eps)
+            for w, m, v in zip(weights, first, second, strict=True)
+        ]
+        return new_weights, [*first, *second]
+
+
+class LazyAdamW(LazyAdam):
+    weight_decay = 1e-6
+
+
+class RmsPropMomentum:
+    decay, momentum, eps = 0.9, 0.9, 1.0
+
+    def new_state(self, dim):
+        return [1.0] * dim + [0.0] * dim
+
+    def update(self, weights, state, grad, lr):
+        dim = len(weights)
+        squares = [
+            self.decay * s + (1 - self.decay) * g * g for s, g in zip(state, grad, strict=False)
+        ]
+        velocity = [
+            self.momentum * v + lr * g / math.sqrt(s + self.eps)
+            for v, g, s in zip(state[dim:], grad, squares, strict=True)
+        ]
+        return [w - v for w, v in zip(weights, velocity, strict=True)], squares + velocity
+
+
+class FtrlPower:
+    initial, l1, l2, l2_shrinkage, power = 0.1, 0.0, 0.0, 0.0, -0.5
+
+    def new_state(self, dim):
+        return [self.initial] * dim + [0.0] * dim
+
+    def update(self, weights, state, grad, lr):
+        dim = len(weights)
+        new_weights, squares, linear = [], [], []
+        for w, n, z, g in zip(weights, state[:dim], state[dim:], grad, strict=True):
+            total = n + g * g
+            shrinking = g + 2 * self.l2_shrinkage * w
+            z += shrinking - (total**-self.power - n**-self.power) / lr * w
+            quadratic = total**-self.power / lr + 2 * self.l2
+            new_weights.append(
+                (math.copysign(self.l1, z) - z) / quadratic if abs(z) > self.l1 else 0.0
+            )
+            squares.append(total)
+            linear.append(z)
+        return new_weights, squares + linear
+
+
 OPTIMIZERS = {
     "sgd": Sgd,
     "momentum": Momentum,
@@ -113,4 +186,9 @@ OPTIMIZERS = {
     "ftrl": Ftrl,
     "adam": Adam,
     "adamw": AdamW,
+    "momentumw": MomentumW,
+    "lazy_adam": LazyAdam,
+    "lazy_adamw": LazyAdamW,
+    "rmsprop_momentum": RmsPropMomentum,
+    "ftrl_power": FtrlPower,
 }

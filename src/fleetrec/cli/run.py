@@ -3,7 +3,7 @@
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fleetrec._native import keep_freed_memory
@@ -13,7 +13,7 @@ from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import Job, RunOptions
 from fleetrec.core.errors import ConfigError, UnavailableError
 from fleetrec.train.evaluator import Evaluator
-from fleetrec.train.events import Observers
+from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver
 from fleetrec.train.passes import Surroundings
 from fleetrec.train.report import write_report
@@ -52,6 +52,13 @@ def check_engines(job: Job) -> None:
 
 def _run(run: RunOptions, folder: RunFolder, *, resume: bool) -> None:
     """Run one runner and say what it left behind."""
+    run_watched(run, folder, resume=resume, watchers=(LogObserver(num_phases=len(run.phases)),))
+
+
+def run_watched(
+    run: RunOptions, folder: RunFolder, *, resume: bool, watchers: Sequence[Observer]
+) -> None:
+    """Run one runner, which others may watch, and say what it left behind."""
     is_resumed = resume and run.kind == "train"
     run_id = (folder.run_id() if is_resumed else None) or secrets.token_hex(8)
     with StopRequest() as stop, ProgressObserver(run.name) as progress:
@@ -59,9 +66,7 @@ def _run(run: RunOptions, folder: RunFolder, *, resume: bool) -> None:
             clock=time.monotonic,
             run_id=run_id,
             folder=folder,
-            observer=Observers(
-                LogObserver(num_phases=len(run.phases)), JsonObserver(folder.metrics), progress
-            ),
+            observer=Observers(*watchers, JsonObserver(folder.metrics), progress),
             should_stop=stop.is_requested,
         )
         work = _prepare(run, around, resume=is_resumed)
@@ -74,7 +79,8 @@ def _run(run: RunOptions, folder: RunFolder, *, resume: bool) -> None:
                 work()
             except StoppedError as error:
                 logger.warning("%s", error)
-                logger.warning("go on with the same command and --resume")
+                option = "--resume" if run.save.rolling is None else "--continue_train"
+                logger.warning("go on with the same command and %s", option)
                 raise KeyboardInterrupt from error
             finally:
                 write_report(folder, run)
@@ -91,9 +97,10 @@ def _prepare(run: RunOptions, around: Surroundings, *, resume: bool) -> Callable
 
 def _say_what_is_left(run: RunOptions, folder: RunFolder) -> None:
     logger.info("Runner %s Finish", run.name)
+    last = str((run.num_epochs or 1) - 1)
     if run.kind == "train" and run.save.checkpoint_path:
-        logger.info("checkpoint:      %s", run.save.checkpoint_path / str(run.num_epochs - 1))
+        logger.info("checkpoint:      %s", run.save.checkpoint_path / last)
     if run.kind == "train" and run.save.inference_path:
-        logger.info("inference model: %s", run.save.inference_path / str(run.num_epochs - 1))
+        logger.info("inference model: %s", run.save.inference_path / last)
     logger.info("logs:            %s", folder.path)
     logger.info("report:          %s", folder.report)

@@ -23,24 +23,41 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Document:
-    """A parsed YAML file: its data, the line of every value, what is odd but allowed."""
+    """A parsed file: its data, the line of every value, what is odd but allowed.
+
+    ``columns`` are known in some dialects only. ``origins`` name where a value comes from that is
+    not of the file.
+    """
 
     path: Path
     data: Any
     lines: dict[Location, int]
+    columns: dict[Location, int] = dataclasses.field(default_factory=dict)
+    origins: dict[Location, str] = dataclasses.field(default_factory=dict)
     notices: tuple[str, ...] = ()
     overridden: frozenset[Location] = frozenset()
 
     def where(self, location: Location) -> str:
         """Return ``file:line`` of a value, or of the nearest parent that was written."""
-        parents = [location[:length] for length in range(len(location), -1, -1)]
+        parents = _parents(location)
         if not self.overridden.isdisjoint(parents):
             return "-o"
         for parent in parents:
-            line = self.lines.get(parent)
-            if line is not None:
-                return f"{self.path}:{line}"
+            if parent in self.origins:
+                return self.origins[parent]
+            if parent in self.lines:
+                column = f":{self.columns[parent]}" if parent in self.columns else ""
+                return f"{self.path}:{self.lines[parent]}{column}"
         return str(self.path)
+
+    def order(self, location: Location) -> tuple[int, int]:
+        """Return line and column of a value for sorting; 0 where it is not of the file."""
+        for parent in _parents(location):
+            if parent in self.origins or parent in self.overridden:
+                return (0, 0)
+            if parent in self.lines:
+                return (self.lines[parent], self.columns.get(parent, 0))
+        return (0, 0)
 
 
 def read_document(path: Path) -> Document:
@@ -64,6 +81,11 @@ def parse_document(text: str, *, path: Path) -> Document:
 def parse_value(text: str) -> Any:
     """Parse the value of a ``key=value`` override by the rules of the file."""
     return parse_document(text, path=Path("-o")).data
+
+
+def _parents(location: Location) -> list[Location]:
+    """Return a location and all above it, the nearest first."""
+    return [location[:length] for length in range(len(location), -1, -1)]
 
 
 class _Reader:

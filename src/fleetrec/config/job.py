@@ -6,9 +6,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
+from fleetrec.config.features import ColumnOptions, FeatureOptions
 from fleetrec.config.options import Options
+from fleetrec.config.schedules import ScheduleOptions
 
-OptimizerName = Literal["sgd", "adam", "adagrad"]
+OptimizerName = Literal[
+    "sgd",
+    "adam",
+    "adagrad",
+    "momentum",
+    "momentumw",
+    "lazy_adam",
+    "lazy_adamw",
+    "rmsprop_momentum",
+    "ftrl_power",
+]
 
 
 def _to_text(path: Any) -> Any:
@@ -16,10 +28,29 @@ def _to_text(path: Any) -> Any:
 
 
 class OptimizerOptions(Options):
-    """How weights move, in the dense network and in the tables alike."""
+    """How weights move, in the dense network and in the tables alike.
+
+    ``settings`` are the hyper-parameters that differ from the defaults. With a ``schedule`` the
+    learning rate follows the step, and ``lr`` is what it starts from.
+    """
 
     name: OptimizerName = "adam"
-    lr: float = Field(default=0.001, gt=0)
+    lr: float = Field(default=0.001, ge=0)
+    settings: Mapping[str, float] = Field(default_factory=dict)
+    schedule: ScheduleOptions | None = None
+
+
+class UpdateOptions(Options):
+    """What happens between a gradient and the weights, beside one optimizer for all.
+
+    With several ``optimizers`` the model says which of them moves a variable. ``frozen`` are
+    patterns of variable names. ``clip_norm`` bounds the norm of all gradients together; 0: off.
+    """
+
+    optimizers: tuple[OptimizerOptions, ...] = ()
+    clip_norm: float = Field(default=0.0, ge=0)
+    embedding_gradient_scale: float = Field(default=1.0, gt=0)
+    frozen: tuple[str, ...] = ()
 
 
 class DenseSlot(Options):
@@ -83,12 +114,15 @@ class DatasetOptions(Options):
 
     ``format`` is the name of a source; without it the suffix of the files tells, and other files
     are slot text. ``shuffle_rows`` is the number of samples that are shuffled together. Without a
-    ``thread_num`` the loader decides how many threads read and decode.
+    ``thread_num`` the loader decides how many threads read and decode. With ``features`` the sparse
+    and dense ones are made as they say, of ``columns``; else each is a column, or a slot, of its
+    own name.
     """
 
     name: str
     kind: Literal["DataLoader", "QueueDataset", "InMemoryDataset"] = "DataLoader"
     data_path: Annotated[str, BeforeValidator(_to_text)]
+    more_paths: tuple[str, ...] = ()
     batch_size: int = Field(gt=0)
     sparse: tuple[str, ...] = ()
     dense: tuple[DenseSlot, ...] = ()
@@ -99,6 +133,8 @@ class DatasetOptions(Options):
     format: str | None = None
     text_table: TextTableOptions = TextTableOptions()
     id_rules: Mapping[str, IdRule] = Field(default_factory=dict)
+    columns: tuple[ColumnOptions, ...] = ()
+    features: tuple[FeatureOptions, ...] = ()
     pipe_command: str | None = None
     reader: ReaderOptions | None = None
     bad_rows: BadRowOptions = BadRowOptions()
@@ -114,7 +150,29 @@ class PhaseOptions(Options):
     model_path: Path
     model: SerializeAsAny[Options]
     optimizer: OptimizerOptions | None
+    update: UpdateOptions = UpdateOptions()
     dataset: DatasetOptions
+
+
+class RollingOptions(Options):
+    """Checkpoints by the number of steps, of which the newest ``keep`` stay; 0: all.
+
+    They are named ``<prefix><step>``. One is written before the first step, then every so many
+    steps or seconds, and at the end.
+    """
+
+    path: Path
+    prefix: str = "model.ckpt-"
+    every_steps: int | None = Field(default=None, gt=0)
+    every_seconds: float | None = Field(default=None, gt=0)
+    keep: int = Field(default=10, ge=0)
+
+
+class EvaluationOptions(Options):
+    """Data that a model is judged on after every rolling checkpoint; all of it, or some samples."""
+
+    dataset: DatasetOptions
+    num_samples: int | None = Field(default=None, gt=0)
 
 
 class SaveOptions(Options):
@@ -129,15 +187,22 @@ class SaveOptions(Options):
     fetches: tuple[str, ...] = ()
     step_path: Path | None = None
     step_interval: int = Field(default=0, ge=0)
+    rolling: RollingOptions | None = None
 
 
 class WarmStartOptions(Options):
-    """Where weights come from before the first step."""
+    """Where weights come from before the first step.
+
+    ``newest`` lets ``partial_path`` be a folder of checkpoints. ``renames`` is a file with two
+    names per line, of a variable here and in the checkpoint.
+    """
 
     path: Path | None = None
     partial_path: Path | None = None
     variables: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
+    newest: bool = False
+    renames: Path | None = None
 
 
 class DeviceOptions(Options):
@@ -158,7 +223,10 @@ class ClusterOptions(Options):
 
 
 class RunOptions(Options):
-    """One entry of ``mode``: a training or an inference."""
+    """One entry of ``mode``: a training or an inference.
+
+    A training ends after ``num_epochs`` (None: never) or ``num_steps``, whichever comes first.
+    """
 
     name: str
     kind: Literal["train", "infer"]
@@ -166,13 +234,16 @@ class RunOptions(Options):
     device: DeviceOptions = DeviceOptions()
     cluster: ClusterOptions = ClusterOptions()
     phases: tuple[PhaseOptions, ...]
-    num_epochs: int = Field(default=1, gt=0)
+    num_epochs: int | None = Field(default=1, gt=0)
+    num_steps: int | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0)
     save: SaveOptions = SaveOptions()
     warm_start: WarmStartOptions = WarmStartOptions()
     print_interval: int = Field(default=20, gt=0)
     dump_path: Path | None = None
     show_costs: bool = False
+    evaluation: EvaluationOptions | None = None
+    summary_interval: int | None = Field(default=None, gt=0)
 
 
 class Job(Options):

@@ -18,12 +18,11 @@ class Problems:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._found: dict[str, int] = {}
+        self._found: dict[str, tuple[int, int]] = {}
 
     def note(self, location: Location, text: str) -> None:
         """Add one problem of the value at ``location``."""
-        line = self._document.where(location).rpartition(":")[2]
-        self._found[self.spell(location, text)] = int(line) if line.isdecimal() else 0
+        self._found[self.spell(location, text)] = self._document.order(location)
 
     def spell(self, location: Location, text: str) -> str:
         """Write ``file:line: path: text``."""

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -135,6 +135,14 @@ class BadColumnError(Exception):
         self.row = fault.row
 
 
+class RowDecoder(Protocol):
+    """From rows of named columns to features."""
+
+    def decode(self, rows: pa.RecordBatch, *, undeclared: tuple[str, ...] = ()) -> Columns:
+        """Return the features of some rows; raises BadColumnError for the first bad row."""
+        ...
+
+
 def dense_columns(slot: DenseSlot, columns: Mapping[str, Any] | Sequence[str]) -> list[str]:
     """Return the columns of a dense feature: one of its name, or numbered ones (x1, or x_1)."""
     if slot.name in columns:
@@ -150,8 +158,11 @@ def needed_columns(
     options: DatasetOptions, columns: Sequence[str]
 ) -> tuple[list[str], tuple[str, ...]]:
     """Return the columns that features are made of, and all others."""
-    needed = {name for name in options.sparse if name in columns}
-    needed.update(name for slot in options.dense for name in dense_columns(slot, columns))
+    if options.features:
+        needed = {name for feature in options.features for name in feature.columns}
+    else:
+        needed = {name for name in options.sparse if name in columns}
+        needed.update(name for slot in options.dense for name in dense_columns(slot, columns))
     others = tuple(name for name in columns if name not in needed)
     return [name for name in columns if name in needed], others
 

@@ -4,37 +4,17 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.data.block import Block, SlotCounts
-from fleetrec.data.ids import Ids
-
-Floats = npt.NDArray[np.float32]
+from fleetrec.features.values import Floats as Floats
+from fleetrec.features.values import IdLists as IdLists
+from fleetrec.features.values import Ids
+from fleetrec.features.values import Numbers as Numbers
 
 _NO_IDS = np.empty(0, np.int64)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class IdLists:
-    """The ids of one feature: row ``i`` owns ``ids[offsets[i]:offsets[i + 1]]``, maybe none.
-
-    Without offsets there is one id in every row. Weights stand beside the ids.
-    """
-
-    ids: Ids
-    offsets: Ids | None = None
-    weights: Floats | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
-    """The numbers of one dense feature, one line per row, and how many rows have any."""
-
-    values: Floats
-    num_present: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +57,11 @@ def _join_ids(
     """Put lists one behind the other: all rows of the first feature, then of the second."""
     joined: list[IdLists] = []
     num_seen = []
+    padding = None if options.features else options.padding  # a feature may have no id
     for i in range(len(options.sparse)):
         num_seen.append(0)
         for part in parts:
-            lists, num_present = _padded(part.sparse[i], part.num_rows, options.padding)
+            lists, num_present = _padded(part.sparse[i], part.num_rows, padding)
             num_seen[-1] += num_present
             joined.append(lists)
     keyed = KeyedJagged(
@@ -121,16 +102,18 @@ def _join_weights(options: DatasetOptions, joined: Sequence[IdLists]) -> torch.T
     return torch.from_numpy(np.concatenate(weights or [np.empty(0, np.float32)]))
 
 
-def _padded(lists: IdLists | None, num_rows: int, padding: int) -> tuple[IdLists, int]:
-    """Return lists that all have an id, and how many had one before."""
+def _padded(lists: IdLists | None, num_rows: int, padding: int | None) -> tuple[IdLists, int]:
+    """Return lists that all have an id, unless nothing pads them, and how many had one before."""
     if lists is None:
+        if padding is None:
+            return IdLists(ids=_NO_IDS, offsets=np.zeros(num_rows + 1, np.int64)), 0
         return IdLists(ids=np.full(num_rows, padding, np.int64)), 0
     if lists.offsets is None:
         return lists, num_rows
     is_empty = lists.offsets[1:] == lists.offsets[:-1]
     num_empty = int(np.count_nonzero(is_empty))
-    if not num_empty:
-        return lists, num_rows
+    if not num_empty or padding is None:
+        return lists, num_rows - num_empty
     at = lists.offsets[:-1][is_empty]
     offsets = lists.offsets.copy()
     offsets[1:] += np.cumsum(is_empty)

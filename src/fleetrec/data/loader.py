@@ -54,7 +54,8 @@ class Loader:
     ) -> None:
         self._options = options
         self._seed = seed
-        self.files = list_files(options.data_path)
+        paths = (options.data_path, *options.more_paths)
+        self.files = tuple(file for path in paths for file in list_files(path))
         source = build_source(options, self.files)
         check_filters(source)
         weight = options.sample_weight

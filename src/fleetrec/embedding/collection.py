@@ -61,9 +61,10 @@ class EmbeddedFeature:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The features of one width, which are looked up together."""
+    """The features of one width, which are looked up and moved together."""
 
     dim: int
+    part: int
     pooled: tuple[EmbeddedFeature, ...]
     sequences: tuple[EmbeddedFeature, ...]
 
@@ -109,20 +110,29 @@ class EmbeddingCollection(nn.Module):
                 raise ValueError(f"feature {feature.feature}: no table is called {feature.table!r}")
         self.pooled = _by_name([f for f in self.features if f.is_pooled], "pooled")
         self.sequences = _by_name([f for f in self.features if not f.is_pooled], "a sequence")
-        dims = dict.fromkeys(self.dim_of(feature) for feature in self.features)
-        self.groups = {f"embedded_{dim}": self._group(dim) for dim in dims}
+        kinds = dict.fromkeys(self._kind_of(feature) for feature in self.features)
+        self.groups = {
+            f"embedded_{dim}" + (f"_{part}" if part else ""): self._group(dim, part)
+            for dim, part in kinds
+        }
         self.columns = {
             feature.name: Columns(group=key, begin=place * group.dim, end=(place + 1) * group.dim)
             for key, group in self.groups.items()
             for place, feature in enumerate(group.pooled)
         }
 
-    def _group(self, dim: int) -> Group:
+    def _group(self, dim: int, part: int) -> Group:
+        mine = [feature for feature in self.features if self._kind_of(feature) == (dim, part)]
         return Group(
             dim=dim,
-            pooled=tuple(f for f in self.pooled.values() if self.dim_of(f) == dim),
-            sequences=tuple(f for f in self.sequences.values() if self.dim_of(f) == dim),
+            part=part,
+            pooled=tuple(feature for feature in mine if feature.is_pooled),
+            sequences=tuple(feature for feature in mine if not feature.is_pooled),
         )
+
+    def _kind_of(self, feature: EmbeddedFeature) -> tuple[int, int]:
+        table = self.tables[feature.table]
+        return (table.dim, table.part)
 
     @property
     def out_dim(self) -> int:

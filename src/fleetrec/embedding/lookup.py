@@ -68,8 +68,8 @@ class Lookup:
             self._release(looked_up)
         return looked_up
 
-    def push(self, looked_up: LookedUp, *, lr: float) -> None:
-        """Sum the gradient of the vectors per row and apply it."""
+    def push(self, looked_up: LookedUp, *, lr: float | Mapping[str, float]) -> None:
+        """Sum the gradient of the vectors per row and apply it; ``lr`` may differ by group."""
         grads = {
             name: vector.grad.numpy()
             for name, vector in looked_up.vectors.items()
@@ -78,7 +78,9 @@ class Lookup:
         for key, lookup in looked_up.lookups.items():
             sequences = self._collection.groups[key].sequences
             lookup.apply(
-                grads.get(key), [grads.get(feature.sequence_input) for feature in sequences], lr=lr
+                grads.get(key),
+                [grads.get(feature.sequence_input) for feature in sequences],
+                lr=lr[key] if isinstance(lr, Mapping) else lr,
             )
         self._release(looked_up)
 

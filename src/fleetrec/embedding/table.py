@@ -63,7 +63,8 @@ class TableConfig:
 
     With ``num_rows`` the ids lie in [0, num_rows), and ``out_of_range`` says what becomes of
     others: an error, or a hash takes them to one of the rows. Without it any 64-bit id has a row
-    of its own from the first time it is trained on.
+    of its own from the first time it is trained on. Tables of different ``part`` may be moved by
+    different optimizers.
     """
 
     name: str
@@ -73,6 +74,7 @@ class TableConfig:
     initializer: Initializer = Initializer()
     admission: Admission = Admission()
     eviction: Eviction = Eviction()
+    part: int = 0
 
     @property
     def counts_clicks(self) -> bool:

@@ -43,6 +43,18 @@ class Model(nn.Module):
             raise ValueError("a model has one EmbeddingCollection; it may hold many tables")
         return found[0] if found else EmbeddingCollection(features=(), tables=())
 
+    def optimizer_of(self, variable: str, *, num_optimizers: int) -> int:
+        """Return which of several optimizers moves a variable: the first tables, the last others.
+
+        ``variable`` is the name of a parameter or of a table.
+        """
+        is_table = variable in self.embedding_collection().tables
+        return 0 if is_table else num_optimizers - 1
+
+    def variable_name(self, variable: str) -> str:
+        """Return the name by which users know a parameter or a table."""
+        return variable
+
     def optimizer(self, configured: OptimizerOptions | None) -> OptimizerOptions:
         """Return how to optimise: as the job says, unless a model knows better."""
         return configured or OptimizerOptions()

@@ -4,7 +4,18 @@ from typing import Literal
 
 from torch import nn
 
-ActivationName = Literal["relu", "sigmoid", "tanh", "prelu", "gelu", "leaky_relu", "linear"]
+ActivationName = Literal[
+    "relu",
+    "sigmoid",
+    "tanh",
+    "prelu",
+    "gelu",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "swish",
+    "linear",
+]
 
 
 def activation(name: ActivationName) -> nn.Module:
@@ -16,6 +27,9 @@ def activation(name: ActivationName) -> nn.Module:
         "prelu": nn.PReLU,
         "gelu": nn.GELU,
         "leaky_relu": nn.LeakyReLU,
+        "elu": nn.ELU,
+        "selu": nn.SELU,
+        "swish": nn.SiLU,
         "linear": nn.Identity,
     }
     return kinds[name]()

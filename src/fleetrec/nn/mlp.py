@@ -18,7 +18,7 @@ class Mlp(nn.Sequential):
     """Linear layers of the given widths, each followed by an activation, ReLU by default.
 
     Weights start at N(0, 1/fan_in). Batch normalisation stands before the activation, dropout
-    behind it; both act in training only.
+    behind it, in all layers alike or as much as each of them is given; both act in training only.
     """
 
     def __init__(
@@ -28,16 +28,18 @@ class Mlp(nn.Sequential):
         *,
         activation: ActivationName = "relu",
         batch_norm: bool = False,
-        dropout: float = 0.0,
+        dropout: float | Sequence[float] = 0.0,
     ) -> None:
         super().__init__()
-        for fan_in, fan_out in itertools.pairwise([in_dim, *hidden]):
+        ratios = [dropout] * len(hidden) if isinstance(dropout, float | int) else list(dropout)
+        widths = itertools.pairwise([in_dim, *hidden])
+        for (fan_in, fan_out), ratio in zip(widths, ratios, strict=True):
             layer = nn.Sequential(scaled_linear(fan_in, fan_out))
             if batch_norm:
                 layer.append(BatchNorm(fan_out))
             layer.append(make_activation(activation))
-            if dropout:
-                layer.append(nn.Dropout(dropout))
+            if ratio:
+                layer.append(nn.Dropout(ratio))
             self.append(layer)
         self.out_dim = [in_dim, *hidden][-1]
 

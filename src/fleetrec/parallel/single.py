@@ -1,21 +1,27 @@
 """One process does everything."""
 
+import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from fleetrec.config.job import OptimizerOptions
+from fleetrec.config.job import OptimizerOptions, UpdateOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, ConfigError
+from fleetrec.embedding.gradient_norm import row_gradient_squares
 from fleetrec.embedding.lookup import LookedUp, Lookup
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
-from fleetrec.optim.dense import dense_optimizer
+from fleetrec.optim.dense import DenseOptimizer, row_rate
+from fleetrec.optim.schedule import learning_rate
 from fleetrec.parallel.strategy import SavedPhase, State, Step
+
+ONE_OPTIMIZER = UpdateOptions()
+STEP = "step"  # how many steps were made, beside what optimizers keep
 
 
 class SingleStrategy:
@@ -26,6 +32,7 @@ class SingleStrategy:
         model: Model,
         *,
         optimizer: OptimizerOptions,
+        update: UpdateOptions = ONE_OPTIMIZER,
         device: torch.device,
         seed: int,
         frozen: Collection[str] = (),
@@ -33,17 +40,24 @@ class SingleStrategy:
         collection = model.embedding_collection()
         self._model = model.to(device)
         self._device = device
-        self._lr = optimizer.lr
+        self._update = update
+        self._optimizers = update.optimizers or (optimizer,)
+        self._step = 0
+        self._collection = collection
         self._tables = collection.tables
         self._counts_clicks = any(table.counts_clicks for table in collection.tables.values())
         self._stores = {
-            name: NativeStore(table, RowOptimizer(name=optimizer.name), seed=seed)
+            name: NativeStore(table, self._row_optimizer(name), seed=seed)
             for name, table in collection.tables.items()
         }
         self._lookup = Lookup(collection, self._stores, frozen=self._freeze(frozen))
         self._parameters = dict(model.named_parameters())
-        trained = [p for p in self._parameters.values() if p.requires_grad]
-        self._optimizer = dense_optimizer(trained, optimizer) if trained else None
+        self._optimizer = DenseOptimizer(
+            [
+                (options, [p for n, p in self._parameters.items() if self._number_of(n) == number])
+                for number, options in enumerate(self._optimizers)
+            ]
+        )
 
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch."""
@@ -53,14 +67,15 @@ class SingleStrategy:
         batch = self._on_device(batch, looked_up)
         outputs = self._model(batch)
         loss = self._model.loss(outputs, batch)
-        if self._optimizer is not None:
-            self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        if self._optimizer is not None:
-            self._optimizer.step()
-        self._lookup.push(looked_up, lr=self._lr)
+        self._prepare_gradients(batch, looked_up)
+        rates = [learning_rate(options, self._step) for options in self._optimizers]
+        self._optimizer.step(rates)
+        self._lookup.push(looked_up, lr=self._row_rates())
+        self._step += 1
         detached = {name: value.detach() for name, value in outputs.items()}
-        return Step(outputs=detached, loss=loss.detach())
+        return Step(outputs=detached, loss=loss.detach(), lr=rates[-1])
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Step:
@@ -83,13 +98,12 @@ class SingleStrategy:
     def state(self) -> State:
         """Return weights and optimizer state."""
         state: dict[str, Mapping[str, Tensor]] = {"model": dict(self._model.state_dict())}
-        if self._optimizer is not None:
-            slots = self._optimizer.state
-            state["optimizer"] = {
-                f"{name}/{key}": value
-                for name, parameter in self._parameters.items()
-                for key, value in slots.get(parameter, {}).items()
-            }
+        state["optimizer"] = {
+            f"{name}/{key}": value
+            for name, parameter in self._parameters.items()
+            for key, value in self._optimizer.state_of(parameter).items()
+        }
+        state["optimizer"] = {**state["optimizer"], STEP: torch.tensor(self._step)}
         return state
 
     def write_tables(self, directory: Path, *, parent: str | None) -> dict[str, WrittenTable]:
@@ -116,14 +130,14 @@ class SingleStrategy:
     def load_state(self, state: State) -> None:
         """Take up weights and optimizer state exactly."""
         self._load_dense(state)
-        if self._optimizer is None:
-            return
-        self._optimizer.state.clear()
-        for name, value in state["optimizer"].items():
+        slots = dict(state["optimizer"])
+        self._step = int(slots.pop(STEP, torch.tensor(0)))
+        self._optimizer.clear_state()
+        for name, value in slots.items():
             parameter_name, _, key = name.rpartition("/")
             parameter = self._parameters[parameter_name]
             on_device = value.clone() if key == "step" else value.to(self._device, copy=True)
-            self._optimizer.state[parameter][key] = on_device
+            self._optimizer.load_state_of(parameter, key, on_device)
 
     def load_weights(self, saved: SavedPhase) -> None:
         """Take up model weights and rows, which must fit; optimizers begin anew."""
@@ -153,6 +167,37 @@ class SingleStrategy:
             taken = store.snapshot()
             frozen[name] = {column: taken[column] for column in ("ids", "rows")}
         return frozen
+
+    def _number_of(self, variable: str) -> int:
+        """Return the number of the optimizer of a parameter or a table."""
+        count = len(self._optimizers)
+        return self._model.optimizer_of(variable, num_optimizers=count) if count > 1 else 0
+
+    def _row_optimizer(self, table: str) -> RowOptimizer:
+        options = self._optimizers[self._number_of(table)]
+        return RowOptimizer(name=options.name, hyperparameters=options.settings)
+
+    def _row_rates(self) -> dict[str, float]:
+        return {
+            key: row_rate(self._optimizers[self._number_of(group.features[0].table)], self._step)
+            for key, group in self._collection.groups.items()
+        }
+
+    def _prepare_gradients(self, batch: Batch, looked_up: LookedUp) -> None:
+        """Scale the gradient of rows, then cut all gradients to the norm that is allowed."""
+        update = self._update
+        grads = [vector.grad for vector in looked_up.vectors.values() if vector.grad is not None]
+        if update.embedding_gradient_scale != 1:
+            for grad in grads:
+                grad.mul_(update.embedding_gradient_scale)
+        if update.clip_norm == 0:
+            return
+        dense = [p.grad for p in self._parameters.values() if p.grad is not None]
+        squares = sum(float(grad.square().sum()) for grad in dense)
+        squares += row_gradient_squares(self._collection, batch.ids, looked_up.vectors)
+        scale = update.clip_norm / max(math.sqrt(squares), update.clip_norm)
+        for grad in (*dense, *grads):
+            grad.mul_(scale)
 
     def _load_dense(self, state: State) -> None:
         try:

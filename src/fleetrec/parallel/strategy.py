@@ -25,10 +25,11 @@ class SavedPhase:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What came out of one batch."""
+    """What came out of one batch, and the learning rate if it was learnt from."""
 
     outputs: Outputs
     loss: Tensor
+    lr: float | None = None
 
 
 class Strategy(Protocol):

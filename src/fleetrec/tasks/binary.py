@@ -3,13 +3,13 @@
 # Shape suffixes: B samples.
 
 from torch import Tensor
-from torch.nn import functional
 
 from fleetrec.core.batch import Batch
-from fleetrec.core.errors import DataError, ModelError
+from fleetrec.core.errors import DataError
 from fleetrec.tasks.binary_metric import BinaryMetric
+from fleetrec.tasks.losses import log_loss
 from fleetrec.tasks.metric import Metric
-from fleetrec.tasks.task import Outputs, Task
+from fleetrec.tasks.task import Outputs, Task, output_of
 
 
 class BinaryTask(Task):
@@ -25,14 +25,8 @@ class BinaryTask(Task):
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
         """Return the mean log loss; where samples have weights, over those that count at all."""
-        logit_B, weights_B = _output(outputs, self._logit), batch.weights_B
-        labels_B = batch.label(self.label)
-        if weights_B is None:
-            return functional.binary_cross_entropy_with_logits(logit_B, labels_B)
-        total = functional.binary_cross_entropy_with_logits(
-            logit_B, labels_B, weight=weights_B, reduction="sum"
-        )
-        return total / weights_B.count_nonzero().clamp(min=1)
+        logit_B = output_of(outputs, self._logit)
+        return log_loss(logit_B, batch.label(self.label), batch.weights_B)
 
     def new_metric(self) -> Metric:
         """Return an empty metric."""
@@ -45,10 +39,4 @@ class BinaryTask(Task):
         odd = labels_B[(labels_B != 0) & (labels_B != 1)]
         if len(odd):
             raise DataError(f"label {self.label!r} must be 0 or 1, got {float(odd[0]):g}")
-        metric.update(_output(outputs, self._prediction), labels_B)
-
-
-def _output(outputs: Outputs, name: str) -> Tensor:
-    if name not in outputs:
-        raise ModelError(f"the task needs an output {name!r}; the model returns {list(outputs)}")
-    return outputs[name]
+        metric.update(output_of(outputs, self._prediction), labels_B)

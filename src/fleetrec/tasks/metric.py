@@ -1,6 +1,7 @@
 """What every metric is: sums that can be merged, so that it is exact however it was gathered."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Self
 
 from torch import Tensor
@@ -31,6 +32,11 @@ class Metric(ABC):
         theirs = other.counters()
         for name, counter in self.counters().items():
             counter.add_(theirs[name])
+
+    def load(self, counters: Mapping[str, Tensor]) -> None:
+        """Take up counters that ``counters`` returned."""
+        for name, counter in self.counters().items():
+            counter.copy_(counters[name])
 
     def reset(self) -> None:
         """Forget everything."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from fleetrec.core.batch import Batch
+from fleetrec.core.errors import ModelError
 from fleetrec.tasks.metric import Metric
 
 Outputs = Mapping[str, Tensor]
@@ -16,6 +17,10 @@ class Task(ABC):
 
     name: str = ""
     label: str
+
+    def in_training(self) -> "Task":
+        """Return the task with the metrics that are counted while a model learns: cheap ones."""
+        return self
 
     @abstractmethod
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
@@ -28,3 +33,10 @@ class Task(ABC):
     @abstractmethod
     def count(self, metric: Metric, outputs: Outputs, batch: Batch) -> None:
         """Add a batch to a metric that ``new_metric`` made."""
+
+
+def output_of(outputs: Outputs, name: str) -> Tensor:
+    """Return one output of a model, which must be there."""
+    if name not in outputs:
+        raise ModelError(f"the task needs an output {name!r}; the model returns {list(outputs)}")
+    return outputs[name]

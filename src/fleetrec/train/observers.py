@@ -65,6 +65,52 @@ class LogObserver:
         logger.info('\tsave epoch_id:%d %s into: "%s"', epoch, what, path)
 
 
+class StepLogObserver(LogObserver):
+    """Writes lines by the step of the whole run."""
+
+    def __init__(self, *, interval: int) -> None:
+        super().__init__(num_phases=1)
+        self._interval = interval
+
+    def interval(self, interval: Interval) -> None:
+        """Write the progress line, if it is time for one."""
+        step = interval.place.step + 1
+        if step % self._interval:
+            return
+        figures = dict(interval.figures)
+        rate, loss = figures.pop("lr"), figures.pop("LOSS")
+        others = [
+            f"{name} = {_short(value)}"
+            for name, value in figures.items()
+            if not name.startswith("BATCH_") and not name.startswith("loss/")
+        ]
+        logger.info(
+            "global step %d: %s",
+            step,
+            ", ".join(
+                [
+                    f"lr = {_short(rate)}",
+                    *others,
+                    *_tables(interval.tables),
+                    f"total_loss = {_short(loss)}",
+                    f"samples/s: {interval.samples_per_s:.0f}",
+                ]
+            ),
+        )
+
+    def pass_done(self, done: PassDone) -> None:
+        """Write the line of an epoch, or of an evaluation."""
+        if done.kind == "train":
+            super().pass_done(done)
+            return
+        figures = ", ".join(f"{name} = {_short(value)}" for name, value in done.figures.items())
+        logger.info("eval of %s: %s, %.2f s", done.epoch, figures, done.seconds)
+
+    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+        """Write where something was saved."""
+        logger.info("epoch %d: %s saved in %s", epoch, what, path)
+
+
 class JsonObserver:
     """Appends every interval and every pass to metrics.jsonl, the source of all reports."""
 

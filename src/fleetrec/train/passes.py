@@ -43,6 +43,7 @@ class Pass:
     process: Callable[[Batch], Step]
     place_of: Callable[[Batch], Place]
     after: Callable[[Batch], None]
+    is_over: Callable[[], bool] = lambda: False
 
     def go(self, *, epoch: int, start: Cursor | None) -> dict[str, float]:
         """Make the pass from ``start`` on and return its figures."""
@@ -60,8 +61,10 @@ class Pass:
                 phase.scoreboard.count(step.outputs, batch, step.loss)
                 dump.write(step.outputs, batch)
                 num_samples += batch.num_samples
-                self._tell(batch, pace)
+                self._tell(batch, pace, lr=step.lr)
                 self.after(batch)
+                if self.is_over():
+                    break
         self._warn_of_slots()
         if self.kind == "train":
             phase.strategy.end_pass(event_time=event_time_of(epoch))
@@ -81,18 +84,28 @@ class Pass:
         )
         return figures
 
-    def _tell(self, batch: Batch, pace: Pace) -> None:
+    def _tell(self, batch: Batch, pace: Pace, *, lr: float | None) -> None:
         place = self.place_of(batch)
         pace.count(place, num_samples=batch.num_samples)
         self.around.observer.step(place)
-        if place.batch and place.batch % self.run.print_interval == 0:
+        if self._ends_interval(place):
             figures = self.phase.scoreboard.end_interval()
+            if lr is not None and self.run.save.rolling is not None:
+                figures["lr"] = lr
             tables = self.phase.strategy.table_stats()
             costs = self.run.show_costs
             interval = pace.end_interval(place, figures, tables=tables, costs=costs)
             self.around.observer.interval(interval)
         if self.phase.loader.report.is_due():
             self._warn_of_slots()
+
+    def _ends_interval(self, place: Place) -> bool:
+        """Tell whether figures are due: by batches of an epoch, or by steps of the whole run."""
+        run = self.run
+        if run.save.rolling is None or self.kind == "infer":
+            return place.batch > 0 and place.batch % run.print_interval == 0
+        intervals = [run.print_interval, *filter(None, [run.summary_interval])]
+        return any((place.step + 1) % interval == 0 for interval in intervals)
 
     def _warn_of_slots(self) -> None:
         labels = [task.label for task in self.phase.model.tasks]

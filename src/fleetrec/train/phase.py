@@ -1,7 +1,10 @@
 """One phase made ready to run: its data, its model, its state."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +23,8 @@ from fleetrec.parallel.device import resolve_device
 from fleetrec.parallel.single import SingleStrategy
 from fleetrec.parallel.strategy import SavedPhase, State
 from fleetrec.train.scoreboard import Scoreboard
+
+logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,11 @@ class PhaseRun:
         self.strategy.load_state(state)
         self.scoreboard.load_state(state["metrics"])
 
+    def names(self) -> dict[str, str]:
+        """Return by what names users know the variables, where those differ from ours."""
+        known = {name: self.model.variable_name(name) for name in self.strategy.variables()}
+        return {name: known_as for name, known_as in known.items() if name != known_as}
+
     def data_fingerprint(self) -> str:
         """Return a digest of the data files."""
         return fingerprint(self.loader.files)
@@ -54,22 +64,41 @@ def build_phase(options: PhaseOptions, run: RunOptions) -> PhaseRun:
     model_class: Callable[..., Model] = load_model_class(options.model_path)
     try:
         model = model_class(options.model, inputs=loader.inputs)
+        strategy = SingleStrategy(
+            model,
+            optimizer=model.optimizer(options.optimizer),
+            update=options.update,
+            device=device,
+            seed=run.seed,
+            frozen=(*run.warm_start.frozen, *_frozen_by_pattern(model, options.update.frozen)),
+        )
     except ValueError as error:
         raise ConfigError([f"phase {options.name}: {options.model_path}: {error}"]) from error
-    strategy = SingleStrategy(
-        model,
-        optimizer=model.optimizer(options.optimizer),
-        device=device,
-        seed=run.seed,
-        frozen=run.warm_start.frozen,
-    )
+    tasks = [task.in_training() for task in model.tasks] if run.kind == "train" else model.tasks
     return PhaseRun(
         options=options,
         loader=loader,
         model=model,
         strategy=strategy,
-        scoreboard=Scoreboard(model.tasks),
+        scoreboard=Scoreboard(tasks),
     )
+
+
+def _frozen_by_pattern(model: Model, patterns: Sequence[str]) -> list[str]:
+    """Return the variables whose names match a pattern; each pattern must match some."""
+    parameters = [name for name, _ in model.named_parameters()]
+    known = {n: model.variable_name(n) for n in (*parameters, *model.embedding_collection().tables)}
+    frozen: list[str] = []
+    for pattern in patterns:
+        try:
+            found = [name for name, known_as in known.items() if re.search(pattern, known_as)]
+        except re.error as error:
+            raise ValueError(f"freeze_gradient: {pattern!r} is no pattern: {error}") from error
+        if not found:
+            listed = ", ".join(sorted(known.values()))
+            raise ValueError(f"freeze_gradient: no variable matches {pattern!r}; known: {listed}")
+        frozen += found
+    return frozen
 
 
 def warm_start(phase: PhaseRun, checkpoint: Folder, options: WarmStartOptions) -> str:
@@ -78,6 +107,8 @@ def warm_start(phase: PhaseRun, checkpoint: Folder, options: WarmStartOptions) -
     if options.path is not None and not options.variables:
         phase.strategy.load_weights(saved)
         return "all variables"
+    if options.newest:
+        saved = renamed(saved, checkpoint, phase, options.renames)
     known = phase.strategy.variables()
     unknown = sorted(set(options.variables) - set(known))
     if unknown:
@@ -89,7 +120,46 @@ def warm_start(phase: PhaseRun, checkpoint: Folder, options: WarmStartOptions) -
     missing = sorted(set(options.variables) - set(loaded))
     if missing:
         raise CheckpointError(f"{checkpoint.path}: has no fitting {', '.join(missing)}")
+    if options.newest:
+        others = [phase.model.variable_name(n) for n in wanted if n not in loaded]
+        if others:
+            logger.warning("not in %s, or of another shape: %s", checkpoint.path, ", ".join(others))
     return f"{len(loaded)} of {len(wanted)} variables: {', '.join(loaded) or 'none fits'}"
+
+
+def renamed(
+    saved: SavedPhase, checkpoint: Folder, phase: PhaseRun, renames: Path | None
+) -> SavedPhase:
+    """Return what was saved under the names of this model, which users see, not under ours.
+
+    ``renames`` is a file of names here and there; others stay the same.
+    """
+    here = {phase.model.variable_name(name): name for name in phase.strategy.variables()}
+    there = _read_renames(renames) if renames else {}
+    names: Mapping[str, Any] = checkpoint.meta.get("names", {}).get(part_for(checkpoint, phase), {})
+    weights = saved.tensors.get("model", {})
+    of_saved = {str(names.get(name, name)): name for name in (*weights, *saved.tables)}
+    wanted = {own: of_saved.get(there.get(name, name), "") for name, own in here.items()}
+    return SavedPhase(
+        tensors={"model": {own: weights[old] for own, old in wanted.items() if old in weights}},
+        tables={own: saved.tables[old] for own, old in wanted.items() if old in saved.tables},
+    )
+
+
+def _read_renames(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"fine_tune_ckpt_var_map: {path}: cannot be read: {error}"]) from error
+    renames: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        if words and len(words) != 2:
+            raise ConfigError(
+                [f"{path}:{number}: expected a name here and one in the checkpoint, got {line!r}"]
+            )
+        renames |= {words[0]: words[1]} if words else {}
+    return renames
 
 
 def read_phase(checkpoint: Folder, part: str) -> SavedPhase:

@@ -28,7 +28,7 @@ def write_report(folder: RunFolder, run: RunOptions) -> None:
     title = html.escape(f"{folder.path.name}: {run.kind}")
     sections = [
         _passes_table(passes),
-        *(_curve(name, intervals) for name in ("LOSS", "AUC")),
+        *(_curve(name, intervals) for name in ("LOSS", "AUC", "auc")),
         _list("Left behind", [f"{r['what']} of epoch {r['epoch']}: {r['path']}" for r in saved]),
         _block("Configuration", json.dumps(run.to_plain(), indent=1, ensure_ascii=False)),
     ]

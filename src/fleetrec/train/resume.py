@@ -86,7 +86,7 @@ def what_matters(run: RunOptions) -> dict[str, Any]:
     return {"seed": plain["seed"], "frozen": frozen, "phases": phases}
 
 
-_FREE_IN_DATASET = ("data_path", "thread_num", "kind", "name")  # a folder may move
+_FREE_IN_DATASET = ("data_path", "more_paths", "thread_num", "kind", "name")  # a folder may move
 
 
 def _check_same_job(checkpoint: Folder, run: RunOptions) -> None:

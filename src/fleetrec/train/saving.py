@@ -13,7 +13,7 @@ import fleetrec
 from fleetrec.checkpoint.folder import is_published, write_folder
 from fleetrec.checkpoint.tables import TABLES
 from fleetrec.checkpoint.tensors import encode_tensors
-from fleetrec.config.job import RunOptions
+from fleetrec.config.job import RollingOptions, RunOptions
 from fleetrec.embedding.record import WrittenTable
 from fleetrec.export.inference import InferenceModel
 from fleetrec.train.events import Observer
@@ -73,13 +73,21 @@ class Saver:
     def interrupted(self, position: Position) -> Path:
         """Save in the middle of an epoch because the run was told to stop."""
         save = self.run.save
+        if save.rolling is not None:
+            return self.at_step(save.rolling, position)
         place = save.step_path or save.checkpoint_path or self.folder.checkpoints
         path = place / _batch_name(position)
         self._checkpoint(path, position, {}, epoch=position.epoch)
         return path
 
+    def at_step(self, rolling: RollingOptions, position: Position) -> Path:
+        """Save under the number of steps; of equal ones the last counts."""
+        path = rolling.path / f"{rolling.prefix}{position.step}"
+        self._checkpoint(path, position, {}, epoch=position.epoch)
+        return path
+
     def _is_due(self, epoch: int, interval: int) -> bool:
-        is_last = epoch == self.run.num_epochs - 1
+        is_last = self.run.num_epochs is not None and epoch == self.run.num_epochs - 1
         return is_last or (interval > 0 and (epoch + 1) % interval == 0)
 
     def _checkpoint(
@@ -124,6 +132,7 @@ class Saver:
             "position": position.to_dict(),
             "metrics": figures,
             "models": {phase.options.name: model_name(phase.options) for phase in self.phases},
+            "names": {phase.options.name: phase.names() for phase in self.phases},
             "data": {phase.options.name: phase.data_fingerprint() for phase in self.phases},
             "job": what_matters(self.run),
             "config": self.run.to_plain(),

@@ -37,6 +37,11 @@ class _Tally:
         }
         return {"loss": self.loss, **named}
 
+    def load(self, counters: Mapping[str, Tensor]) -> None:
+        self.loss.copy_(counters["loss"])
+        for index, metric in enumerate(self.metrics):
+            metric.load(_below(f"{index}.", counters))
+
 
 class Scoreboard:
     """Counts every sample once, into the current interval; intervals add up to the pass."""
@@ -90,8 +95,8 @@ class Scoreboard:
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take up the counters of ``state``."""
-        for name, counter in self.state().items():
-            counter.copy_(state[name])
+        self._pass.load(_below("pass.", state))
+        self._interval.load(_below("interval.", state))
 
     def _close(self) -> None:
         self._pass.merge(self._interval)
@@ -103,6 +108,10 @@ class Scoreboard:
             for task, metric in zip(self._tasks, tally.metrics, strict=True)
             for key, value in metric.headline().items()
         }
+
+
+def _below(prefix: str, counters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in counters.items() if k.startswith(prefix)}
 
 
 def _name(task: Task, figure: str) -> str:

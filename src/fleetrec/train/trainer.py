@@ -7,7 +7,9 @@ from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, MismatchError
 from fleetrec.export.inference import InferenceModel, plan_inference
+from fleetrec.train.continuing import continue_run, open_newest
 from fleetrec.train.events import Place
+from fleetrec.train.milestones import build_milestones
 from fleetrec.train.passes import Pass, Surroundings
 from fleetrec.train.phase import PhaseRun, build_phase, warm_start
 from fleetrec.train.position import Position
@@ -42,21 +44,38 @@ class Trainer:
             observer=around.observer,
             chain=build_chain(run),
         )
+        self._milestones = build_milestones(run, self._saver, self._phases, around)
 
     def train(self, *, resume: bool = False) -> None:
         """Train to the end, or raise StoppedError."""
         if not (resume and self._resume()):
             self._warm_start()
-        if self._position.epoch >= self._run.num_epochs:
-            logger.info("all %d epochs are done already", self._run.num_epochs)
-        while self._position.epoch < self._run.num_epochs:
+        if self._has_all_steps():
+            logger.info("all %d steps are done already", self._position.step)
+        elif not self._has_more():
+            logger.info("all %d epochs are done already", self._position.epoch)
+        self._milestones.begin(self._position)
+        while self._has_more():
             figures = {}
             while self._position.phase < len(self._phases):
                 phase = self._phases[self._position.phase]
                 figures[phase.options.name] = self._pass(phase)
+                if self._has_all_steps():
+                    break
                 self._position = self._position.next_phase()
-            self._position = self._position.next_epoch()
-            self._saver.epoch_done(self._position, figures)
+            else:
+                self._position = self._position.next_epoch()
+                self._saver.epoch_done(self._position, figures)
+        self._milestones.end(self._position)
+
+    def _has_more(self) -> bool:
+        num_epochs = self._run.num_epochs
+        is_last = num_epochs is not None and self._position.epoch >= num_epochs
+        return not is_last and not self._has_all_steps()
+
+    def _has_all_steps(self) -> bool:
+        num_steps = self._run.num_steps
+        return num_steps is not None and self._position.step >= num_steps
 
     def _pass(self, phase: PhaseRun) -> dict[str, float]:
         epoch = self._position.epoch
@@ -71,6 +90,7 @@ class Trainer:
             process=phase.strategy.train_step,
             place_of=self._place,
             after=self._after,
+            is_over=self._has_all_steps,
         )
         return this_pass.go(epoch=epoch, start=self._position.cursor)
 
@@ -80,12 +100,16 @@ class Trainer:
     def _after(self, batch: Batch) -> None:
         self._position = self._position.after_batch(batch.cursor)
         self._saver.batch_done(self._position)
+        self._milestones.after_step(self._position)
         if self._around.should_stop():
             raise StoppedError(self._saver.interrupted(self._position))
 
     def _place(self, batch: Batch) -> Place:
         position = self._position
         in_epoch = (position.phase + batch.progress) / len(self._phases)
+        num_epochs, num_steps = self._run.num_epochs, self._run.num_steps
+        of_epochs = (position.epoch + in_epoch) / num_epochs if num_epochs else 0.0
+        of_steps = (position.step + 1) / num_steps if num_steps else 0.0
         return Place(
             kind="train",
             phase=self._phases[position.phase].options.name,
@@ -93,7 +117,7 @@ class Trainer:
             batch=position.batch,
             step=position.step,
             samples=batch.cursor.samples,
-            fraction=(position.epoch + in_epoch) / self._run.num_epochs,
+            fraction=max(of_epochs, of_steps),
         )
 
     def _warm_start(self) -> None:
@@ -102,13 +126,17 @@ class Trainer:
         if path is None:
             return
         logger.info("going to load %s", path)
-        checkpoint = open_one(path)
+        checkpoint = open_newest(path) if options.newest else open_one(path)
         for phase in self._phases:
             loaded = warm_start(phase, checkpoint, options)
             logger.info("load from %s success: %s", path, loaded)
 
     def _resume(self) -> bool:
         """Load the newest sound checkpoint of this run, if there is one."""
+        if self._run.save.rolling is not None:
+            position = continue_run(self._run, self._run.save.rolling, self._phases)
+            self._position = position or self._position
+            return position is not None
         for point in resume_points(self._run, self._around.folder):
             if self._try_take_up(point):
                 logger.info("resumed from %s", point.folder.path)

@@ -231,7 +231,8 @@ def test_a_section_of_nonsense_is_a_problem_and_no_crash(job_file, section, valu
         ),
         (
             "hyper_parameters.optimizer.class=adamm",
-            "-o: hyper_parameters.optimizer.class: expected 'sgd', 'adam' or 'adagrad', "
+            "-o: hyper_parameters.optimizer.class: expected 'sgd', 'adam', 'adagrad', 'momentum', "
+            "'momentumw', 'lazy_adam', 'lazy_adamw', 'rmsprop_momentum' or 'ftrl_power', "
             "got 'adamm'; did you mean 'adam'?",
         ),
         ("mode=[train, trainn]", "-o: mode: nothing is called 'trainn'; did you mean 'train'?"),

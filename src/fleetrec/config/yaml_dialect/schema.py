@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from fleetrec.config.job import OptimizerName
 from fleetrec.config.options import Options
 
 RunnerClass = Literal[
@@ -198,7 +199,7 @@ class Runner(Section):
 class OptimizerKeys(Section):
     """``hyper_parameters.optimizer``."""
 
-    optimizer_class: Annotated[Literal["sgd", "adam", "adagrad"], BeforeValidator(_lower)] = Field(
+    optimizer_class: Annotated[OptimizerName, BeforeValidator(_lower)] = Field(
         default="adam", alias="class"
     )
     learning_rate: float = Field(default=0.001, gt=0)

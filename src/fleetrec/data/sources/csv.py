@@ -12,7 +12,8 @@ import pyarrow.csv
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block
-from fleetrec.data.columns import BadColumnError, needed_columns, to_bad_row
+from fleetrec.data.columns import BadColumnError, RowDecoder, needed_columns, to_bad_row
+from fleetrec.data.feature_columns import FeatureDecoder
 from fleetrec.data.files import DataFile
 from fleetrec.data.lists import Columns, assemble
 from fleetrec.data.source import BadRowError, Part, Piece, Source
@@ -54,7 +55,11 @@ class Csv(Source, name="csv"):
     def __init__(self, options: DatasetOptions) -> None:
         super().__init__(options)
         table = options.text_table
-        self._decoder = TextDecoder(options, prefixes=self.prefixes)
+        self._decoder: RowDecoder = (
+            FeatureDecoder(options)
+            if options.features
+            else TextDecoder(options, prefixes=self.prefixes)
+        )
         self._separator = to_byte(table.separator, options, key="separator") or b","
         self._quote = to_byte(table.quote, options, key="quote")
         marks = [table.separator, table.quote, table.list_separator, table.weight_separator]

@@ -9,7 +9,14 @@ import pyarrow.parquet
 from fleetrec.config.job import DatasetOptions
 from fleetrec.data.arrow_cells import ArrowDecoder, check_schema
 from fleetrec.data.block import Block
-from fleetrec.data.columns import BadColumnError, TablePiece, needed_columns, to_bad_row
+from fleetrec.data.columns import (
+    BadColumnError,
+    RowDecoder,
+    TablePiece,
+    needed_columns,
+    to_bad_row,
+)
+from fleetrec.data.feature_columns import FeatureDecoder
 from fleetrec.data.files import DataFile, storage_errors
 from fleetrec.data.lists import assemble
 from fleetrec.data.prefetch import Background
@@ -27,13 +34,16 @@ class Parquet(Source, name="parquet"):
 
     def __init__(self, options: DatasetOptions) -> None:
         super().__init__(options)
-        self._decoder = ArrowDecoder(options)
+        self._decoder: RowDecoder = (
+            FeatureDecoder(options) if options.features else ArrowDecoder(options)
+        )
 
     def read(self, part: Part, *, offset: int, row: int) -> Iterator[TablePiece]:
         """Yield the rows of row groups; pyarrow decodes the columns on all cores."""
         with storage_errors(part.file.path, doing="read"), _opened(part.file) as file:
             schema = file.schema_arrow
-            check_schema(self.options, schema, where=part.file.path)
+            if not self.options.features:
+                check_schema(self.options, schema, where=part.file.path)
             needed, undeclared = needed_columns(self.options, schema.names)
             end = file.metadata.num_rows if part.end is None else part.end
             batches = _batches(file, needed, begin=offset, end=end)

@@ -7,10 +7,9 @@ from torch import Tensor
 
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.models.fields import FactorOptions, FieldEmbeddings, FieldModel, click_outputs
+from fleetrec.models.rank.deepfm.network import DeepFm
 from fleetrec.nn.activation import ActivationName
-from fleetrec.nn.fm import FactorizationMachine
-from fleetrec.nn.linear_terms import LinearTerms
-from fleetrec.nn.mlp import Mlp, scaled_linear
+from fleetrec.nn.mlp import Mlp
 
 
 class Model(FieldModel):
@@ -33,14 +32,11 @@ class Model(FieldModel):
             config, inputs=inputs, dim=config.sparse_feature_dim, first_order=True
         )
         super().__init__(fields, reg=config.reg)
-        self.linear = LinearTerms()
-        self.fm = FactorizationMachine()
-        self.mlp = Mlp(fields.out_dim, config.fc_sizes, activation=config.act)
-        self.out = scaled_linear(self.mlp.out_dim, 1, bias=False)
+        self.network = DeepFm(Mlp(fields.out_dim, config.fc_sizes, activation=config.act))
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return ``logit`` and ``predict``, the probability of a click."""
         x_BFD = self.fields.vectors(batch)
-        first_B = self.linear(self.fields.first_order(batch))
-        deep_B = self.out(self.mlp(x_BFD.flatten(1))).squeeze(1)
-        return click_outputs(first_B + self.fm(x_BFD) + deep_B)
+        terms_BF = self.fields.first_order(batch)
+        logits_BK = self.network(terms_BF.unsqueeze(2), x_BFD, x_BFD.flatten(1))
+        return click_outputs(logits_BK.squeeze(1))

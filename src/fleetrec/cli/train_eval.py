@@ -1,0 +1,122 @@
+"""``fleetrec train-eval`` and ``fleetrec eval``: a pipeline, from its file to its results."""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from fleetrec._native import keep_freed_memory
+from fleetrec.cli.logs import console_logging
+from fleetrec.cli.run import run_watched
+from fleetrec.config.pipeline_dialect.decode import Changes, DecodedPipeline, decode_pipeline
+from fleetrec.config.pipeline_dialect.edit import edits_of_arguments, edits_of_json
+from fleetrec.core.errors import ConfigError
+from fleetrec.models.pipeline_classes import pipeline_classes
+from fleetrec.train.continuing import open_newest, rolling_checkpoints
+from fleetrec.train.events import Observers
+from fleetrec.train.judge import Judge, result_of
+from fleetrec.train.milestones import write_result
+from fleetrec.train.observers import StepLogObserver
+from fleetrec.train.phase import build_phase, part_for, read_phase
+from fleetrec.train.run_folder import RunFolder
+from fleetrec.train.summaries import open_summaries
+
+logger = logging.getLogger(__name__)
+
+PIPELINE = "pipeline.config"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was typed."""
+
+    path: Path | None
+    model_dir: str | None = None
+    train_input_path: Sequence[str] | None = None
+    eval_input_path: Sequence[str] | None = None
+    fine_tune_checkpoint: str | None = None
+    edit_config_json: str | None = None
+    arguments: Sequence[str] = ()
+    seed: int = 0
+
+    def changes(self) -> Changes:
+        """Return what the command line changes in the pipeline."""
+        edits = edits_of_json(self.edit_config_json) if self.edit_config_json else []
+        return Changes(
+            model_dir=self.model_dir,
+            train_input_path=_joined(self.train_input_path),
+            eval_input_path=_joined(self.eval_input_path),
+            fine_tune_checkpoint=self.fine_tune_checkpoint,
+            edits=[*edits, *edits_of_arguments(list(self.arguments))],
+        )
+
+
+def train_and_evaluate(request: Request, *, continue_train: bool) -> None:
+    """Train; the model folder holds the pipeline, checkpoints, curves and eval_result.txt."""
+    if request.path is None:
+        raise ConfigError(["--pipeline_config_path: required, but missing"])
+    decoded = _decode(request, request.path, kind="train")
+    (run,) = decoded.job.runs
+    assert run.save.rolling is not None
+    found = rolling_checkpoints(decoded.model_dir, prefix=run.save.rolling.prefix)
+    if found and not continue_train:
+        raise ConfigError(
+            [
+                f"model_dir {decoded.model_dir} holds {found[0].name} of an earlier run; go on "
+                "with --continue_train, or choose another folder with --model_dir"
+            ]
+        )
+    keep_freed_memory()
+    with console_logging(), open_summaries(decoded.model_dir, run) as summaries:
+        for notice in decoded.job.notices:
+            logger.warning("%s", notice)
+        decoded.model_dir.mkdir(parents=True, exist_ok=True)
+        (decoded.model_dir / PIPELINE).write_text(decoded.text, encoding="utf-8")
+        run_watched(
+            run,
+            RunFolder(path=decoded.model_dir),
+            resume=continue_train,
+            watchers=(StepLogObserver(interval=run.print_interval), *summaries),
+        )
+
+
+def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_name: str) -> None:
+    """Judge one checkpoint and write the figures into the model folder."""
+    path = request.path
+    if request.model_dir is not None and (Path(request.model_dir) / PIPELINE).is_file():
+        path = Path(request.model_dir) / PIPELINE
+    if path is None:
+        raise ConfigError(["--pipeline_config_path or --model_dir: required, but missing"])
+    decoded = _decode(request, path, kind="infer")
+    (run,) = decoded.job.runs
+    with console_logging():
+        phase = build_phase(run.phases[0], run)
+        folder = open_newest(checkpoint or decoded.model_dir)
+        phase.strategy.load_weights(read_phase(folder, part_for(folder, phase)))
+        assert run.evaluation is not None
+        judge = Judge(run.evaluation, phase, seed=run.seed)
+        observer = Observers(StepLogObserver(interval=run.print_interval))
+        figures = judge.report(observer, time.monotonic, checkpoint=folder.path.name)
+        result = result_of(figures, step=int(folder.meta["position"]["step"]))
+        target = decoded.model_dir / result_name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_result(target, result)
+        for name, value in sorted(result.items()):
+            logger.info("%s = %.6g", name, value)
+        logger.info("written to %s", target)
+
+
+def _decode(request: Request, path: Path, *, kind: Literal["train", "infer"]) -> DecodedPipeline:
+    return decode_pipeline(
+        path,
+        classes=pipeline_classes(),
+        changes=request.changes(),
+        kind=kind,
+        seed=request.seed,
+    )
+
+
+def _joined(paths: Sequence[str] | None) -> str | None:
+    return ",".join(paths) if paths else None

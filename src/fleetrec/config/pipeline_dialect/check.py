@@ -1,0 +1,87 @@
+"""What the fields of a pipeline must be to one another."""
+
+from fleetrec.config.document import Location
+from fleetrec.config.pipeline_dialect.model import SUPPORTED_LOSSES, LossType
+from fleetrec.config.pipeline_dialect.pipeline import Pipeline
+from fleetrec.config.pipeline_dialect.translate import CSV_INPUTS, PARQUET_INPUTS, input_path
+from fleetrec.config.problems import Problems
+
+MISSING = "required, but missing"
+
+
+def check_data(pipeline: Pipeline, problems: Problems, *, is_training: bool) -> None:
+    """Note what is wrong with files, columns and labels."""
+    data = pipeline.data_config
+    if data.input_type not in (*CSV_INPUTS, *PARQUET_INPUTS):
+        listed = ", ".join((*CSV_INPUTS, *PARQUET_INPUTS))
+        text = f"{data.input_type} is known, but not supported yet; supported: {listed}"
+        problems.note(("data_config", "input_type"), text)
+    for part in ("train", "eval"):
+        path, at = input_path(pipeline, part)
+        is_needed = (part == "train") == is_training
+        if not path.strip(", ") and is_needed:
+            problems.note(at, MISSING)
+        elif at[0] == f"parquet_{part}_input" and data.input_type not in PARQUET_INPUTS:
+            problems.note(at, f"is for Parquet, but input_type is {data.input_type}")
+    for name in ("label_fields", "input_fields"):
+        if not getattr(data, name):
+            problems.note(("data_config", name), MISSING)
+
+
+def check_training(pipeline: Pipeline, problems: Problems) -> None:
+    """Note what is wrong with the loss, with optimizers, and with when to save and to stop."""
+    train = pipeline.train_config
+    check_loss(pipeline.model.loss_type, ("model_config", "loss_type"), problems)
+    if not train.optimizer_config:
+        problems.note(("train_config", "optimizer_config"), MISSING)
+    if not train.num_steps and not pipeline.data_config.num_epochs:
+        text = "expected num_steps here or data_config.num_epochs above 0, or it never ends"
+        problems.note(("train_config", "num_steps"), text)
+    if train.save_checkpoints_steps and train.save_checkpoints_secs:
+        text = "excludes save_checkpoints_steps; remove one of them"
+        problems.note(("train_config", "save_checkpoints_secs"), text)
+    for number, optimizer in enumerate(train.optimizer_config[1:], start=1):
+        if optimizer.embedding_learning_rate_multiplier is not None:
+            at = ("train_config", "optimizer_config", number, "embedding_learning_rate_multiplier")
+            problems.note(at, "is read in the first optimizer_config only; move it there")
+    _check_distribution(pipeline, problems)
+
+
+def check_loss(loss: LossType, at: Location, problems: Problems) -> None:
+    """Note a loss that is not supported."""
+    if loss not in SUPPORTED_LOSSES:
+        listed = ", ".join(SUPPORTED_LOSSES)
+        problems.note(at, f"{loss} is known, but not supported yet; supported: {listed}")
+
+
+def training_notices(pipeline: Pipeline, problems: Problems) -> list[str]:
+    """Return where training is done otherwise than a reader of the file may think."""
+    notices = []
+    if "exporter_type" not in pipeline.export_config.model_fields_set:
+        text = 'nothing is exported yet; exporter_type: "none" says that this is meant'
+        notices.append(problems.spell(("export_config",), text))
+    for number, optimizer in enumerate(pipeline.train_config.optimizer_config):
+        at: Location = ("train_config", "optimizer_config", number)
+        for name in ("adam_optimizer", "adamw_optimizer"):
+            if getattr(optimizer, name) is not None:
+                text = "rows of tables rest in batches without them, as with lazy_adam_optimizer"
+                notices.append(problems.spell((*at, name), text))
+    for number, metric in enumerate(pipeline.eval_config.metrics_set):
+        if metric.auc is not None and "num_thresholds" in metric.auc.model_fields_set:
+            at = ("eval_config", "metrics_set", number, "auc", "num_thresholds")
+            notices.append(
+                problems.spell(at, "AUC is that of 65536 thresholds, whatever this says")
+            )
+    return notices
+
+
+def _check_distribution(pipeline: Pipeline, problems: Problems) -> None:
+    train = pipeline.train_config
+    strategy = train.train_distribute
+    if strategy == "NoStrategy":
+        return
+    text = f"{strategy} cannot run yet; NoStrategy runs in one process"
+    problems.note(("train_config", "train_distribute"), text)
+    if train.sync_replicas and "sync_replicas" in train.model_fields_set:
+        text = f"is for NoStrategy; set it to false with {strategy}"
+        problems.note(("train_config", "sync_replicas"), text)

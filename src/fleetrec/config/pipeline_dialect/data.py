@@ -1,0 +1,97 @@
+"""``data_config``: columns, labels, batches."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
+
+FieldType = Literal["STRING", "INT32", "INT64", "FLOAT", "DOUBLE", "BOOL"]
+InputType = Literal[
+    "CSVInput",
+    "CSVInputV2",
+    "CSVInputEx",
+    "OdpsInput",
+    "OdpsInputV2",
+    "OdpsInputV3",
+    "DataHubInput",
+    "RTPInput",
+    "RTPInputV2",
+    "OdpsRTPInput",
+    "OdpsRTPInputV2",
+    "TFRecordInput",
+    "BatchTFRecordInput",
+    "DummyInput",
+    "KafkaInput",
+    "HiveInput",
+    "HiveRTPInput",
+    "HiveParquetInput",
+    "ParquetInput",
+    "ParquetInputV2",
+    "ParquetInputV3",
+    "CriteoInput",
+]
+
+
+class InputField(Message):
+    """A column of the data."""
+
+    input_name: str
+    input_type: FieldType = "STRING"
+    default_val: str | None = None
+    input_dim: int = later(default=1)
+    input_shape: int = later(default=1)
+    user_define_fn: str = later(default="")
+    user_define_fn_path: str = later(default="")
+    user_define_fn_res_type: str = later(default="")
+    ignore_val: str = later(default="")
+
+
+class DataConfig(Message):
+    """Where samples come from and how they are batched."""
+
+    batch_size: int = Field(default=32, gt=0)
+    eval_batch_size: int = idle(default=4096)
+    drop_remainder: bool = later(default=False)
+    input_fields: tuple[InputField, ...] = ()
+    auto_expand_input_fields: bool = False
+    label_fields: tuple[str, ...] = ()
+    label_sep: tuple[str, ...] = later(default=())
+    label_dim: tuple[int, ...] = later(default=())
+    extra_label_func: tuple[Opaque, ...] = later(default=())
+    shuffle: bool = True
+    shuffle_buffer_size: int = Field(default=32, gt=0)
+    num_epochs: int = Field(default=0, ge=0)
+    prefetch_size: int = idle(default=32)
+    num_parallel_calls: int = idle(default=8)
+    input_type: InputType = "CSVInput"
+    separator: str = Field(default=",", min_length=1)
+    rtp_separator: str = later(default=";")
+    selected_cols: str = later(default="")
+    selected_col_types: str = later(default="")
+    shard: bool = idle(default=False)
+    file_shard: bool = later(default=False)
+    chief_redundant: bool = later(default=False)
+    pai_worker_queue: bool = later(default=False)
+    pai_worker_slice_num: int = later(default=100)
+    sample_weight: str = ""
+    ignore_error: bool = False
+    data_compression_type: str = later(default="")
+    n_data_batch_tfrecord: int | None = later()
+    with_header: bool = False
+    feature_fields: tuple[str, ...] = later(default=())
+    negative_sampler: Opaque | None = later()
+    negative_sampler_v2: Opaque | None = later()
+    negative_sampler_in_memory: Opaque | None = later()
+    hard_negative_sampler: Opaque | None = later()
+    hard_negative_sampler_v2: Opaque | None = later()
+
+    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
+        (
+            "negative_sampler",
+            "negative_sampler_v2",
+            "negative_sampler_in_memory",
+            "hard_negative_sampler",
+            "hard_negative_sampler_v2",
+        ),
+    )

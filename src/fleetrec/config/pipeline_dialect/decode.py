@@ -1,0 +1,281 @@
+"""From pipeline text to a checked job; every problem is found before anything is said."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from fleetrec.config.document import Document, Location
+from fleetrec.config.groups import GroupModelOptions
+from fleetrec.config.job import (
+    EvaluationOptions,
+    Job,
+    PhaseOptions,
+    RollingOptions,
+    RunOptions,
+    SaveOptions,
+    UpdateOptions,
+    WarmStartOptions,
+)
+from fleetrec.config.pipeline_dialect.check import (
+    check_data,
+    check_loss,
+    check_training,
+    training_notices,
+)
+from fleetrec.config.pipeline_dialect.edit import Edit, apply_edits, set_field
+from fleetrec.config.pipeline_dialect.message import Message
+from fleetrec.config.pipeline_dialect.model import CLASSES, TaskTower
+from fleetrec.config.pipeline_dialect.pipeline import Pipeline, with_classes
+from fleetrec.config.pipeline_dialect.plain import Plainer
+from fleetrec.config.pipeline_dialect.text import Tree, read_tree
+from fleetrec.config.pipeline_dialect.translate import DataTranslator, input_path, loss_name
+from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_options
+from fleetrec.config.pipeline_dialect.write import to_text
+from fleetrec.config.problems import Problems, hint
+from fleetrec.core.errors import ConfigError
+
+PHASE = "model"  # what the weights of a pipeline are called in a checkpoint
+DEFAULT_SAVE_STEPS = 1000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelClass:
+    """A model class: its file, its options, and its message in ``model_config``."""
+
+    name: str
+    path: Path
+    options: type[GroupModelOptions]
+    field: str
+    message: type[Message]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What the command line changes; flags come first, so an edit beats them."""
+
+    model_dir: str | None = None
+    train_input_path: str | None = None
+    eval_input_path: str | None = None
+    fine_tune_checkpoint: str | None = None
+    edits: Sequence[Edit] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodedPipeline:
+    """A job, and the pipeline text that says the same."""
+
+    job: Job
+    text: str
+    model_dir: Path
+
+
+def decode_pipeline(
+    path: Path,
+    *,
+    classes: Mapping[str, ModelClass],
+    changes: Changes,
+    kind: Literal["train", "infer"],
+    seed: int = 0,
+) -> DecodedPipeline:
+    """Read and check a pipeline, or raise ConfigError with all problems."""
+    if path.suffix == ".json":
+        raise ConfigError([f"{path}: pipelines in JSON are not supported yet; expected .config"])
+    tree = read_tree(path)
+    schema = with_classes({one.field: one.message for one in classes.values()})
+    _apply(changes, tree, schema)
+    document = Document(path=path, data={}, lines={})
+    problems = Problems(document)
+    plainer = Plainer(document, problems)
+    document.data.update(plainer.message(tree, schema, ()))
+    try:
+        pipeline = schema.model_validate(document.data)
+    except ValidationError as error:
+        problems.note_validation(error, at=(), want=schema)
+        pipeline = None
+    problems.check()
+    assert pipeline is not None
+    translator = _Translator(pipeline, problems, classes)
+    run = translator.run(kind, seed=seed)
+    return DecodedPipeline(
+        job=Job(
+            source=path,
+            workspace=path.parent.absolute(),
+            runs=(run,),
+            notices=(*plainer.notices, *translator.notices),
+        ),
+        text=to_text(tree, schema),
+        model_dir=Path(pipeline.model_dir),
+    )
+
+
+def _apply(changes: Changes, tree: Tree, schema: type[Message]) -> None:
+    if changes.model_dir is not None:
+        set_field(tree, "model_dir", changes.model_dir, origin="--model_dir")
+    for part in ("train", "eval"):
+        path = getattr(changes, f"{part}_input_path")
+        if path is not None:
+            names = [f"{part}_input_path", f"parquet_{part}_input"]
+            given = [name for name in names if name in tree] or names[:1]
+            set_field(tree, given[0], path, origin=f"--{part}_input_path")
+    edits = list(changes.edits)
+    if changes.fine_tune_checkpoint is not None:
+        edits.insert(
+            0,
+            Edit(
+                path="train_config.fine_tune_checkpoint",
+                value=changes.fine_tune_checkpoint,
+                origin="--fine_tune_checkpoint",
+            ),
+        )
+    apply_edits(tree, edits, schema)
+
+
+class _Translator:
+    """A pipeline that fits its schema, on its way to a run."""
+
+    def __init__(
+        self, pipeline: Pipeline, problems: Problems, classes: Mapping[str, ModelClass]
+    ) -> None:
+        self._pipeline = pipeline
+        self._problems = problems
+        self._classes = classes
+        self.notices: list[str] = []
+
+    def run(self, kind: Literal["train", "infer"], *, seed: int) -> RunOptions:
+        """Return the run, or raise ConfigError with all problems."""
+        pipeline = self._pipeline
+        model_class = self._model_class()
+        data = DataTranslator(pipeline, self._problems)
+        groups = data.groups()
+        metrics = data.metrics(pipeline.eval_config.metrics_set, ("eval_config", "metrics_set"))
+        towers = self._towers(model_class)
+        of_towers = [
+            one
+            for number, tower in enumerate(towers)
+            for one in data.metrics(tower.metrics_set, self._at_tower(model_class, number))
+        ]
+        features = data.features([*metrics, *of_towers])
+        check_data(pipeline, self._problems, is_training=kind == "train")
+        check_training(pipeline, self._problems)
+        self.notices += training_notices(pipeline, self._problems)
+        self._problems.check()
+        assert model_class is not None
+        model = model_class.options.model_validate(
+            {
+                "groups": groups,
+                "labels": pipeline.data_config.label_fields,
+                "loss": loss_name(pipeline.model.loss_type),
+                "num_class": pipeline.model.num_class,
+                "metrics": metrics,
+                "embedding_regularization": pipeline.model.embedding_regularization,
+                model_class.field: getattr(pipeline.model, model_class.field),
+            }
+        )
+        part: Literal["train", "eval"] = "train" if kind == "train" else "eval"
+        path, _ = input_path(pipeline, part)
+        phase = PhaseOptions(
+            name=PHASE,
+            model_path=model_class.path,
+            model=model,
+            optimizer=None,
+            update=self._update(),
+            dataset=data.dataset(part, path, features, is_training=kind == "train"),
+        )
+        eval_path, _ = input_path(pipeline, "eval")
+        evaluation = None
+        if eval_path:
+            evaluation = EvaluationOptions(
+                dataset=data.dataset("eval", eval_path, features, is_training=False),
+                num_samples=pipeline.eval_config.num_examples or None,
+            )
+        return self._run(kind, phase, evaluation, seed=seed)
+
+    def _run(
+        self,
+        kind: Literal["train", "infer"],
+        phase: PhaseOptions,
+        evaluation: EvaluationOptions | None,
+        *,
+        seed: int,
+    ) -> RunOptions:
+        train = self._pipeline.train_config
+        is_timed = train.save_checkpoints_secs is not None
+        every_steps = train.save_checkpoints_steps or DEFAULT_SAVE_STEPS
+        fine_tune = train.fine_tune_checkpoint
+        return RunOptions(
+            name="train_eval" if kind == "train" else "eval",
+            kind=kind,
+            phases=(phase,),
+            num_epochs=self._pipeline.data_config.num_epochs or None,
+            num_steps=train.num_steps or None,
+            seed=seed,
+            save=SaveOptions(
+                rolling=RollingOptions(
+                    path=Path(self._pipeline.model_dir),
+                    every_steps=None if is_timed else every_steps,
+                    every_seconds=train.save_checkpoints_secs,
+                    keep=train.keep_checkpoint_max,
+                )
+            ),
+            warm_start=WarmStartOptions(
+                partial_path=Path(fine_tune) if fine_tune else None,
+                newest=True,
+                renames=Path(train.fine_tune_ckpt_var_map)
+                if train.fine_tune_ckpt_var_map
+                else None,
+            ),
+            print_interval=train.log_step_count_steps,
+            evaluation=evaluation,
+            summary_interval=train.save_summary_steps,
+        )
+
+    def _update(self) -> UpdateOptions:
+        train = self._pipeline.train_config
+        multiplier = train.optimizer_config[0].embedding_learning_rate_multiplier
+        return UpdateOptions(
+            optimizers=tuple(optimizer_options(one) for one in train.optimizer_config),
+            clip_norm=train.gradient_clipping_by_norm,
+            embedding_gradient_scale=1.0 if multiplier is None else multiplier,
+            frozen=train.freeze_gradient,
+        )
+
+    def _model_class(self) -> ModelClass | None:
+        name = self._pipeline.model.model_class
+        at: Location = ("model_config", "model_class")
+        if name in self._classes:
+            found = self._classes[name]
+            for other in self._classes.values():
+                given = getattr(self._pipeline.model, other.field) is not None
+                if given and other.field != found.field:
+                    text = f"is the message of {other.name}, but model_class is {name}"
+                    self._problems.note(("model_config", other.field), text)
+            return found
+        if name in dict(CLASSES):
+            listed = ", ".join(self._classes)
+            text = f"{name} is known, but not supported yet; supported: {listed}"
+            self._problems.note(at, text)
+        else:
+            self._problems.note(at, f"no model is called {name!r}{hint(name, self._classes)}")
+        return None
+
+    def _towers(self, model_class: ModelClass | None) -> tuple[TaskTower, ...]:
+        """Return the towers of a model with several tasks."""
+        if model_class is None:
+            return ()
+        message = getattr(self._pipeline.model, model_class.field)
+        towers: tuple[TaskTower, ...] = getattr(message, "task_towers", ())
+        labels = self._pipeline.data_config.label_fields
+        for number, tower in enumerate(towers):
+            at = self._at_tower(model_class, number)
+            check_loss(tower.loss_type, (*at, "loss_type"), self._problems)
+            if tower.label_name and tower.label_name not in labels:
+                text = f"no label is called {tower.label_name!r}{hint(tower.label_name, labels)}"
+                self._problems.note((*at, "label_name"), text)
+        return towers
+
+    def _at_tower(self, model_class: ModelClass | None, number: int) -> Location:
+        field = "" if model_class is None else model_class.field
+        return ("model_config", field, "task_towers", number)

@@ -1,0 +1,86 @@
+"""``eval_config``: what is measured, and on how much."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from fleetrec.config.pipeline_dialect.message import Message, idle, later
+
+Reduction = Literal["mean", "mean_by_sample_num", "mean_by_positive_num"]
+
+
+class Auc(Message):
+    """Area under the curve."""
+
+    num_thresholds: int = Field(default=200, gt=1)
+
+
+class Gauc(Message):
+    """Area under the curve of each user, averaged."""
+
+    uid_field: str
+    reduction: Reduction = "mean"
+
+
+class SessionAuc(Message):
+    """Area under the curve of each session, averaged."""
+
+    session_id_field: str
+    reduction: Reduction = "mean"
+
+
+class AtTopK(Message):
+    """Something about the best ``topk``."""
+
+    topk: int = Field(default=5, gt=0)
+
+
+class Plain(Message):
+    """A metric without parameters."""
+
+
+class Metric(Message):
+    """One of the metrics."""
+
+    auc: Auc | None = None
+    gauc: Gauc | None = None
+    session_auc: SessionAuc | None = None
+    recall_at_topk: AtTopK | None = None
+    accuracy: Plain | None = None
+    mean_absolute_error: Plain | None = None
+    mean_squared_error: Plain | None = None
+    root_mean_squared_error: Plain | None = None
+    max_f1: Plain | None = later()
+    precision_at_topk: AtTopK | None = later()
+    precision: Plain | None = later()
+    recall: Plain | None = later()
+    avg_precision_at_topk: AtTopK | None = later()
+
+    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
+        (
+            "auc",
+            "gauc",
+            "session_auc",
+            "recall_at_topk",
+            "accuracy",
+            "mean_absolute_error",
+            "mean_squared_error",
+            "root_mean_squared_error",
+            "max_f1",
+            "precision_at_topk",
+            "precision",
+            "recall",
+            "avg_precision_at_topk",
+        ),
+    )
+
+
+class EvalConfig(Message):
+    """How a model is judged."""
+
+    num_examples: int = Field(default=0, ge=0)
+    eval_interval_secs: int = idle(default=300)
+    max_evals: int = idle(default=0)
+    save_graph: bool = idle(default=False)
+    metrics_set: tuple[Metric, ...] = ()
+    eval_online: bool = later(default=False)

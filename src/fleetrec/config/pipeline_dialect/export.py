@@ -1,0 +1,25 @@
+"""``export_config``: models for serving. None is exported yet, so little may be asked for."""
+
+from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
+
+
+class ExportConfig(Message):
+    """How a model is exported."""
+
+    batch_size: int = idle(default=-1)
+    exporter_type: str = later(default="none")
+    best_exporter_metric: str = later(default="auc")
+    metric_bigger: bool = later(default=True)
+    enable_early_stop: bool = later(default=False)
+    early_stop_func: str = later(default="")
+    early_stop_params: str = later(default="")
+    max_check_steps: int = later(default=10000)
+    multi_placeholder: bool = later(default=True)
+    exports_to_keep: int = later(default=1)
+    multi_value_fields: Opaque | None = later()
+    auto_multi_value: bool = later(default=False)
+    placeholder_named_by_input: bool = later(default=False)
+    filter_inputs: bool = later(default=True)
+    export_features: bool = later(default=False)
+    export_rtp_outputs: bool = later(default=False)
+    asset_files: tuple[str, ...] = later(default=())

@@ -1,0 +1,47 @@
+"""What every message of a pipeline is: typed fields, all of which may be left out."""
+
+from typing import Any, ClassVar, Literal, cast
+
+from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
+
+from fleetrec.config.options import Options
+
+Support = Literal["later", "idle"]
+_SUPPORT = "support"
+
+
+class Message(Options):
+    """A message. Of the fields in one tuple of ``oneofs`` at most one may be given."""
+
+    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    @model_validator(mode="after")
+    def _check_oneofs(self) -> "Message":
+        for names in self.oneofs:
+            given = [name for name in names if name in self.model_fields_set]
+            if len(given) > 1:
+                raise ValueError(f"expected one of {', '.join(names)}, got {' and '.join(given)}")
+        return self
+
+
+class Opaque(Message):
+    """A message whose fields nobody reads here."""
+
+    model_config = {**Options.model_config, "extra": "allow"}
+
+
+def later(default: Any = None) -> Any:
+    """Declare a field that is known and not supported yet; only its default may be given."""
+    return Field(default=default, json_schema_extra={_SUPPORT: "later"})
+
+
+def idle(default: Any = None) -> Any:
+    """Declare a field that has nothing to say here; giving it is answered with a notice."""
+    return Field(default=default, json_schema_extra={_SUPPORT: "idle"})
+
+
+def support_of(field: FieldInfo) -> Support | None:
+    """Return what ``later`` and ``idle`` said about a field."""
+    extra = field.json_schema_extra
+    return cast(Support | None, extra.get(_SUPPORT)) if isinstance(extra, dict) else None

@@ -1,0 +1,176 @@
+"""``model_config``: feature groups, losses, and what the messages of model classes are made of.
+
+The message of a model class lies with the model (``models/<group>/<name>/pipeline.py``).
+"""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from fleetrec.config.pipeline_dialect.evaluation import Metric
+from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable
+from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
+
+# Model classes and their fields in model_config, whether they can be trained here or not.
+CLASSES = (
+    ("AutoInt", "autoint"),
+    ("CMBF", "cmbf"),
+    ("CoMetricLearningI2I", "metric_learning"),
+    ("DAT", "dat"),
+    ("DBMTL", "dbmtl"),
+    ("DCN", "dcn"),
+    ("DeepFM", "deepfm"),
+    ("DLRM", "dlrm"),
+    ("DropoutNet", "dropoutnet"),
+    ("DSSM", "dssm"),
+    ("DSSM_SENet", "dssm_senet"),
+    ("DummyModel", "dummy"),
+    ("ESMM", "esmm"),
+    ("FM", "fm"),
+    ("MatchModel", "model_params"),
+    ("MIND", "mind"),
+    ("MMoE", "mmoe"),
+    ("MultiTaskModel", "model_params"),
+    ("MultiTower", "multi_tower"),
+    ("MultiTowerBST", "multi_tower"),
+    ("MultiTowerDIN", "multi_tower"),
+    ("MultiTowerRecall", "multi_tower_recall"),
+    ("PDN", "pdn"),
+    ("PLE", "ple"),
+    ("RankModel", "model_params"),
+    ("RocketLaunching", "rocket_launching"),
+    ("SimpleMultiTask", "simple_multi_task"),
+    ("Uniter", "uniter"),
+    ("WideAndDeep", "wide_and_deep"),
+)
+ACTIVATIONS = (
+    "relu",
+    "gelu",
+    "leaky_relu",
+    "prelu",
+    "elu",
+    "selu",
+    "tanh",
+    "swish",
+    "sigmoid",
+    "linear",
+)
+SUPPORTED_LOSSES = ("CLASSIFICATION", "L2_LOSS", "SOFTMAX_CROSS_ENTROPY")
+
+LossType = Literal[
+    "CLASSIFICATION",
+    "L2_LOSS",
+    "SIGMOID_L2_LOSS",
+    "CROSS_ENTROPY_LOSS",
+    "SOFTMAX_CROSS_ENTROPY",
+    "CIRCLE_LOSS",
+    "MULTI_SIMILARITY_LOSS",
+    "SOFTMAX_CROSS_ENTROPY_WITH_NEGATIVE_MINING",
+    "PAIR_WISE_LOSS",
+    "F1_REWEIGHTED_LOSS",
+    "BINARY_FOCAL_LOSS",
+    "PAIRWISE_FOCAL_LOSS",
+    "PAIRWISE_LOGISTIC_LOSS",
+    "JRC_LOSS",
+    "ORDER_CALIBRATE_LOSS",
+    "BINARY_CROSS_ENTROPY_LOSS",
+    "KL_DIVERGENCE_LOSS",
+    "PAIRWISE_HINGE_LOSS",
+    "LISTWISE_RANK_LOSS",
+    "LISTWISE_DISTILL_LOSS",
+    "ZILN_LOSS",
+]
+
+
+class Dnn(Message):
+    """Layers of given widths; ``hidden_units: [0]`` means none."""
+
+    hidden_units: tuple[int, ...] = Field(min_length=1)
+    dropout_ratio: tuple[float, ...] = ()
+    activation: str = "tf.nn.relu"
+    use_bn: bool = True
+
+    @field_validator("activation")
+    @classmethod
+    def _check_activation(cls, name: str) -> str:
+        library, _, function = name.rpartition(".")
+        if function not in ACTIVATIONS or library not in ("", "tf", "tf.nn"):
+            raise ValueError(f"expected one of {', '.join(ACTIVATIONS)}")
+        return name
+
+    @model_validator(mode="after")
+    def _check_widths(self) -> Self:
+        if len(self.dropout_ratio) not in (0, len(self.hidden_units)):
+            raise ValueError(
+                f"dropout_ratio: expected {len(self.hidden_units)} values, one for each of "
+                f"hidden_units, got {len(self.dropout_ratio)}"
+            )
+        if min(self.hidden_units) < 0 or (0 in self.hidden_units and self.hidden_units != (0,)):
+            raise ValueError(f"hidden_units: expected widths, got {list(self.hidden_units)}")
+        if any(not 0 <= ratio < 1 for ratio in self.dropout_ratio):
+            raise ValueError(f"dropout_ratio: expected [0, 1), got {list(self.dropout_ratio)}")
+        return self
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Return the widths of the layers, maybe none."""
+        return () if self.hidden_units == (0,) else self.hidden_units
+
+
+class Tower(Message):
+    """Layers over one feature group."""
+
+    input: str
+    dnn: Dnn
+
+
+class TaskTower(Message):
+    """What one task of several has for itself."""
+
+    tower_name: str
+    label_name: str = ""
+    metrics_set: tuple[Metric, ...] = ()
+    loss_type: LossType = "CLASSIFICATION"
+    num_class: int = Field(default=1, gt=0)
+    dnn: Dnn | None = None
+    weight: float = Field(default=1.0, ge=0)
+    task_space_indicator_label: str = later(default="")
+    task_space_indicator_name: str = later(default="")
+    task_space_indicator_value: str = later(default="")
+    in_task_space_weight: float = later(default=1.0)
+    out_task_space_weight: float = later(default=1.0)
+    losses: tuple[Opaque, ...] = later(default=())
+    use_sample_weight: bool = True
+
+
+class FeatureGroup(Message):
+    """Some features that a model takes together."""
+
+    group_name: str
+    feature_names: tuple[str, ...] = ()
+    wide_deep: Literal["DEEP", "WIDE"] = "DEEP"
+    sequence_features: tuple[Opaque, ...] = later(default=())
+    negative_sampler: bool = later(default=False)
+
+
+class ModelConfig(Message):
+    """The model, without the messages of model classes, which are added by ``with_classes``."""
+
+    model_class: str
+    model_name: str = ""
+    feature_groups: tuple[FeatureGroup, ...] = ()
+    seq_att_groups: tuple[Opaque, ...] = later(default=())
+    embedding_regularization: float = Field(default=0.0, ge=0)
+    loss_type: LossType = "CLASSIFICATION"
+    num_class: int = Field(default=1, gt=0)
+    use_embedding_variable: bool = idle(default=False)
+    ev_params: EmbeddingVariable | None = None
+    kd: tuple[Opaque, ...] = later(default=())
+    restore_filters: tuple[str, ...] = later(default=())
+    variational_dropout: Opaque | None = later()
+    losses: tuple[Opaque, ...] = later(default=())
+    loss_weight_strategy: Literal["Fixed", "Uncertainty", "Random"] = later(default="Fixed")
+    backbone: Opaque | None = later()
+    label_name: str = ""
+
+    fields_of_classes: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys(f for _, f in CLASSES))

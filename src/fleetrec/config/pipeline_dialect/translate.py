@@ -1,0 +1,249 @@
+"""From a pipeline to a job."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from fleetrec.config.document import Location
+from fleetrec.config.features import ColumnOptions, ColumnType, FeatureOptions
+from fleetrec.config.groups import GroupOptions, LossName, MetricOptions
+from fleetrec.config.job import (
+    BadRowOptions,
+    DatasetOptions,
+    DenseSlot,
+    TextTableOptions,
+)
+from fleetrec.config.pipeline_dialect.data import InputField
+from fleetrec.config.pipeline_dialect.evaluation import Metric
+from fleetrec.config.pipeline_dialect.expand import expand_feature, expand_names
+from fleetrec.config.pipeline_dialect.feature import FeatureConfig
+from fleetrec.config.pipeline_dialect.model import LossType
+from fleetrec.config.pipeline_dialect.pipeline import Pipeline
+from fleetrec.config.pipeline_dialect.translate_feature import FeatureTranslator
+from fleetrec.config.problems import Problems, hint
+
+CSV_INPUTS = ("CSVInput", "CSVInputV2", "CSVInputEx")
+GROUPED = "group:"  # before the columns that metrics compare within
+PARQUET_INPUTS = ("ParquetInput", "ParquetInputV2", "ParquetInputV3")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Declared:
+    """A feature and where the file says it."""
+
+    feature: FeatureConfig
+    at: Location
+
+
+class DataTranslator:
+    """Columns, features and groups of a pipeline; what is wrong is noted as problems."""
+
+    def __init__(self, pipeline: Pipeline, problems: Problems) -> None:
+        self._pipeline = pipeline
+        self._problems = problems
+        self.fields = {field.input_name: field for field in self._fields()}
+        self._declared = {one.feature.name: one for one in self._features()}
+
+    def groups(self) -> tuple[GroupOptions, ...]:
+        """Return the groups of the model, with the tables of their features."""
+        groups = []
+        for number, group in enumerate(self._pipeline.model.feature_groups):
+            at: Location = ("model_config", "feature_groups", number)
+            is_wide = group.wide_deep == "WIDE"
+            found = []
+            for name in expand_names(group.feature_names):
+                if name not in self._declared:
+                    text = f"no feature is called {name!r}{hint(name, self._declared)}"
+                    self._problems.note((*at, "feature_names"), text)
+                    continue
+                translator = self._translator(self._declared[name])
+                feature = translator.in_group(group.group_name, is_wide=is_wide)
+                if feature is not None:
+                    found.append(feature)
+            groups.append(
+                GroupOptions(name=group.group_name, is_wide=is_wide, features=tuple(found))
+            )
+        return tuple(groups)
+
+    def features(self, metrics: Sequence[MetricOptions]) -> tuple[FeatureOptions, ...]:
+        """Return the features that groups use, labels, weights, and what metrics group by."""
+        groups = self._pipeline.model.feature_groups
+        used = dict.fromkeys(n for group in groups for n in expand_names(group.feature_names))
+        found: list[FeatureOptions] = []
+        for name in used:
+            if name not in self._declared:
+                continue
+            declared = self._declared[name]
+            for column in declared.feature.input_names:
+                self._check_column(column, (*declared.at, "input_names"))
+            options = self._translator(declared).options()
+            if options is not None:
+                self._check_precision(options, declared.at)
+                found.append(options)
+        for number, label in enumerate(self._pipeline.data_config.label_fields):
+            at: Location = ("data_config", "label_fields", number)
+            self._check_column(label, at)
+            if label in used:
+                self._problems.note(at, "is also a feature of the model, which would be told it")
+            found.append(FeatureOptions(name=label, kind="raw", is_dense=True, columns=(label,)))
+        weight = self._pipeline.data_config.sample_weight
+        if weight:
+            self._check_column(weight, ("data_config", "sample_weight"))
+            name = weight_name(weight)
+            found.append(FeatureOptions(name=name, kind="raw", is_dense=True, columns=(weight,)))
+        by = dict.fromkeys(metric.feature for metric in metrics if metric.feature)
+        found += [FeatureOptions(name=name, columns=(name.removeprefix(GROUPED),)) for name in by]
+        return tuple(found)
+
+    def metrics(self, metrics: Sequence[Metric], at: Location) -> tuple[MetricOptions, ...]:
+        """Return metrics, after a look whether the columns they name are there."""
+        for number, metric in enumerate(metrics):
+            for column in filter(None, (one.feature for one in metric_options([metric]))):
+                self._check_column(column.removeprefix(GROUPED), (*at, number))
+        return metric_options(metrics)
+
+    def dataset(
+        self, name: str, path: str, features: Sequence[FeatureOptions], *, is_training: bool
+    ) -> DatasetOptions:
+        """Return a data set of files that have the declared columns."""
+        data = self._pipeline.data_config
+        is_csv = data.input_type in CSV_INPUTS
+        paths = [part.strip() for part in path.split(",") if part.strip()]
+        weight = data.sample_weight
+        return DatasetOptions(
+            name=name,
+            data_path=paths[0],
+            more_paths=tuple(paths[1:]),
+            batch_size=data.batch_size,
+            sparse=tuple(feature.name for feature in features if not feature.is_dense),
+            dense=tuple(
+                DenseSlot(name=feature.name, shape=(feature.width,))
+                for feature in features
+                if feature.is_dense
+            ),
+            thread_num=2,
+            shuffle_files=is_training and data.shuffle,
+            shuffle_rows=data.shuffle_buffer_size if is_training and data.shuffle else 0,
+            format="csv" if is_csv else "parquet",
+            text_table=self._text_table() if is_csv else TextTableOptions(),
+            columns=tuple(_column(field) for field in self.fields.values()),
+            features=tuple(features),
+            bad_rows=BadRowOptions(policy="skip" if data.ignore_error else "raise"),
+            sample_weight=weight_name(weight) if weight else None,
+        )
+
+    def _text_table(self) -> TextTableOptions:
+        data = self._pipeline.data_config
+        return TextTableOptions(
+            separator=data.separator,
+            quote="" if data.input_type == "CSVInputEx" else '"',
+            columns=() if data.with_header else tuple(self.fields),
+            list_separator="",
+        )
+
+    def _fields(self) -> Iterator[InputField]:
+        data = self._pipeline.data_config
+        seen: set[str] = set()
+        for number, field in enumerate(data.input_fields):
+            names: tuple[str, ...] = (field.input_name,)
+            if data.auto_expand_input_fields:
+                names = expand_names(names)
+            for name in names:
+                if name in seen:
+                    at: Location = ("data_config", "input_fields", number, "input_name")
+                    self._problems.note(at, f"two columns are called {name!r}")
+                seen.add(name)
+                yield field.model_copy(update={"input_name": name})
+
+    def _features(self) -> Iterator[Declared]:
+        pipeline = self._pipeline
+        places: list[tuple[FeatureConfig, Location]] = [
+            *((one, ("feature_configs", i)) for i, one in enumerate(pipeline.feature_configs)),
+            *(
+                (one, ("feature_config", "features", i))
+                for i, one in enumerate(pipeline.feature_config.features)
+            ),
+        ]
+        seen: set[str] = set()
+        for feature, at in places:
+            expand = pipeline.data_config.auto_expand_input_fields
+            for one in expand_feature(feature, auto_expand=expand):
+                if one.name in seen:
+                    self._problems.note(at, f"two features are called {one.name!r}")
+                seen.add(one.name)
+                yield Declared(feature=one, at=at)
+
+    def _translator(self, declared: Declared) -> FeatureTranslator:
+        def note(field: str, text: str) -> None:
+            self._problems.note((*declared.at, field), f"feature {declared.feature.name}: {text}")
+
+        grown = self._pipeline.model.ev_params
+        return FeatureTranslator(declared.feature, grown=grown, note=note)
+
+    def _check_precision(self, options: FeatureOptions, at: Location) -> None:
+        """Refuse ids of floats that nobody rounds: equal ones may be written differently."""
+        first = options.columns[0]
+        is_float = first in self.fields and self.fields[first].input_type in ("FLOAT", "DOUBLE")
+        if is_float and options.kind != "raw" and options.precision is None:
+            text = f"feature {options.name}: ids of {self.fields[first].input_type} need precision"
+            self._problems.note((*at, "input_names"), text)
+
+    def _check_column(self, name: str, at: Location) -> None:
+        if name not in self.fields:
+            text = f"no column is called {name!r} in data_config.input_fields"
+            self._problems.note(at, f"{text}{hint(name, self.fields)}")
+
+
+def metric_options(metrics: Sequence[Metric]) -> tuple[MetricOptions, ...]:
+    """Return metrics; those within users name the feature that holds them."""
+    found = []
+    for metric in metrics:
+        for name in sorted(metric.model_fields_set):
+            message = getattr(metric, name)
+            column = getattr(message, "uid_field", getattr(message, "session_id_field", ""))
+            values = {
+                "name": name,
+                "feature": f"{GROUPED}{column}" if column else "",
+                "reduction": getattr(message, "reduction", "mean"),
+                "topk": getattr(message, "topk", 5),
+            }
+            found.append(MetricOptions.model_validate(values))
+    return tuple(found)
+
+
+def weight_name(column: str) -> str:
+    """Return what the weight of a sample is called among the features."""
+    return f"weight:{column}"
+
+
+def loss_name(loss: LossType) -> LossName:
+    """Return a loss that is supported."""
+    names: dict[str, LossName] = {
+        "CLASSIFICATION": "classification",
+        "L2_LOSS": "l2",
+        "SOFTMAX_CROSS_ENTROPY": "softmax",
+    }
+    return names[loss]
+
+
+def input_path(pipeline: Pipeline, part: str) -> tuple[str, Location]:
+    """Return the path of training or evaluation data, empty if there is none, and its place."""
+    for name in (f"{part}_input_path", f"parquet_{part}_input"):
+        path = getattr(pipeline, name)
+        if path:
+            return str(path), (name,)
+    return "", (f"{part}_input_path",)
+
+
+def _column(field: InputField) -> ColumnOptions:
+    kinds: dict[str, tuple[ColumnType, str]] = {
+        "STRING": ("text", ""),
+        "INT32": ("integer", "0"),
+        "INT64": ("integer", "0"),
+        "FLOAT": ("number", "0"),
+        "DOUBLE": ("number", "0"),
+        "BOOL": ("boolean", "0"),
+    }
+    kind, default = kinds[field.input_type]
+    if field.default_val is not None:
+        default = field.default_val
+    return ColumnOptions(name=field.input_name, type=kind, default=default)

@@ -1,0 +1,26 @@
+"""Values of a column in their order."""
+
+from collections.abc import Mapping
+
+from fleetrec.config.features import FeatureOptions
+from fleetrec.features.buckets import Buckets
+from fleetrec.features.column import Column
+from fleetrec.features.feature import Feature
+from fleetrec.features.values import IdLists
+
+
+class SequenceFeature(Feature, name="sequence"):
+    """The ids of a cell, of a long one the first ``max_length``."""
+
+    def __init__(self, options: FeatureOptions) -> None:
+        super().__init__(options)
+        self._buckets = Buckets(options.buckets, feature=options.name)
+
+    def transform(self, columns: Mapping[str, Column]) -> IdLists:
+        """Return the ids."""
+        options = self.options
+        column = columns[options.columns[0]]
+        texts = column.texts(separator=options.separator, precision=options.precision)
+        if options.max_length is not None:
+            texts = texts.first(options.max_length)
+        return IdLists(ids=self._buckets.ids(texts, column), offsets=texts.offsets)

@@ -1,0 +1,163 @@
+"""What models over groups of features have in common; pipelines name them by class.
+
+A model class is a file ``models/<group>/<name>/pipeline.py`` with a class ``Model(GroupModel)``
+that says by which class and which message of ``model_config`` it is asked for.
+"""
+
+# Shape suffixes: B samples, K classes, X width.
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fleetrec.config.groups import GroupModelOptions
+from fleetrec.config.pipeline_dialect.model import Dnn
+from fleetrec.core.batch import Batch
+from fleetrec.models import base
+from fleetrec.models.groups import GroupEmbeddings
+from fleetrec.nn.activation import ActivationName
+from fleetrec.nn.mlp import Mlp
+from fleetrec.tasks.scored import ScoredTask
+from fleetrec.tasks.task import Outputs, Task
+
+T = TypeVar("T")
+
+
+class GroupModel(base.Model):
+    """A model over groups of features."""
+
+    class Config(GroupModelOptions):
+        """What a pipeline says about a model."""
+
+    model_class: ClassVar[str]
+    message: ClassVar[str]
+
+    def __init__(
+        self,
+        config: GroupModelOptions,
+        *,
+        l2: float,
+        tasks: Sequence[Task] = (),
+        wide_dim: int = 1,
+        second_part: Collection[str] = (),
+    ) -> None:
+        super().__init__(tasks=tasks or [task_of(config)])
+        self.inputs = GroupEmbeddings(config.groups, wide_dim=wide_dim, second_part=second_part)
+        self._l2 = l2
+        self._embedding_l2 = config.embedding_regularization
+        self._scope_of_table = _scopes_of_tables(config)
+
+    def scopes(self) -> Mapping[str, str]:
+        """Return by what names users know parts of the network."""
+        return {}
+
+    def outputs(self, logits_BK: Tensor) -> dict[str, Tensor]:
+        """Return the outputs of a model with one task."""
+        (task,) = self.tasks
+        assert isinstance(task, ScoredTask)
+        return task.outputs(logits_BK)
+
+    def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """Return the loss of all tasks, and in training what weights cost."""
+        loss = super().loss(outputs, batch)
+        if not self.training:
+            return loss
+        kernels = [layer.weight for layer in self.modules() if isinstance(layer, nn.Linear)]
+        if self._l2 and kernels:
+            squares = torch.stack([kernel.square().sum() for kernel in kernels])
+            loss = loss + self._l2 * squares.sum() / 2
+        if self._embedding_l2:
+            loss = loss + self._embedding_l2 * self.inputs.penalty(batch)
+        return loss
+
+    def optimizer_of(self, variable: str, *, num_optimizers: int) -> int:
+        """Give the first optimizer tables and what combines their rows, the second the rest."""
+        if num_optimizers > 2:
+            raise ValueError(
+                f"optimizer_config: {self.model_class} takes at most 2, got {num_optimizers}"
+            )
+        is_of_inputs = variable.startswith("inputs.") or self.is_table(variable)
+        return 0 if is_of_inputs else 1
+
+    def is_table(self, variable: str) -> bool:
+        """Tell tables from parameters."""
+        return variable in self.inputs.embeddings.tables
+
+    def variable_name(self, variable: str) -> str:
+        """Return names such as ``input_layer/city_embedding/embedding_weights``."""
+        if self.is_table(variable):
+            return f"{self._scope_of_table[variable]}/embedding_weights"
+        for prefix, scope in self.scopes().items():
+            match = re.fullmatch(rf"{re.escape(prefix)}\.(\d+)\.([01])\.(\w+)", variable)
+            if match:
+                layer, place, name = match.groups()
+                inner = f"dnn_{layer}" if place == "0" else f"dnn_{layer}/bn"
+                return f"{scope}/{inner}/{_leaf(name, is_norm=place == '1')}"
+            if variable.startswith(f"{prefix}."):
+                rest = variable.removeprefix(f"{prefix}.")
+                return f"{scope}/{_leaf(rest, is_norm=False)}".replace(".", "/")
+        return variable.replace(".", "/")
+
+
+def task_of(config: GroupModelOptions) -> ScoredTask:
+    """Return the task of a model that learns one label."""
+    return ScoredTask(
+        label=config.labels[0],
+        loss=config.loss,
+        num_class=config.num_class,
+        metrics=config.metrics,
+    )
+
+
+def needed(message: T | None, name: str) -> T:
+    """Return a message that a model cannot do without."""
+    if message is None:
+        raise ValueError(f"model_config needs {name} {{ ... }}")
+    return message
+
+
+def mlp_of(dnn: Dnn, in_dim: int) -> Mlp:
+    """Return the layers that a message describes."""
+    return Mlp(
+        in_dim,
+        dnn.hidden,
+        activation=activation_of(dnn),
+        batch_norm=dnn.use_bn,
+        dropout=dnn.dropout_ratio or 0.0,
+    )
+
+
+def activation_of(dnn: Dnn) -> ActivationName:
+    """Return the activation of layers, whose names are those of pipelines but for the library."""
+    name: ActivationName = dnn.activation.rpartition(".")[2]  # type: ignore[assignment]
+    return name
+
+
+def _leaf(name: str, *, is_norm: bool) -> str:
+    if is_norm:
+        known = {
+            "weight": "gamma",
+            "bias": "beta",
+            "running_mean": "moving_mean",
+            "running_var": "moving_variance",
+        }
+        return known.get(name, name)
+    return "kernel" if name == "weight" else name
+
+
+def _scopes_of_tables(config: GroupModelOptions) -> dict[str, str]:
+    """Number input layers in the order in which models call their groups: wide ones first."""
+    scopes: dict[str, str] = {}
+    ordered = sorted(config.groups, key=lambda group: not group.is_wide)
+    for number, group in enumerate(ordered):
+        layer = "input_layer" if number == 0 else f"input_layer_{number}"
+        for feature in group.features:
+            if feature.embedded is None:
+                continue
+            is_own = feature.embedded.table == f"{group.name}.{feature.name}"
+            inner = f"{feature.name}_embedding" if is_own else feature.embedded.table
+            scopes.setdefault(feature.embedded.table, f"{layer}/{inner}")
+    return scopes

@@ -1,0 +1,79 @@
+"""``model_class: "MMoE"``: group ``all``, several tasks."""
+
+# Shape suffixes: B samples, X width.
+
+from collections.abc import Mapping
+
+from pydantic import Field
+from torch import Tensor
+
+from fleetrec.config.groups import GroupModelOptions
+from fleetrec.config.pipeline_dialect.message import Message
+from fleetrec.config.pipeline_dialect.model import Dnn, TaskTower
+from fleetrec.core.batch import Batch, Inputs
+from fleetrec.models.group_model import GroupModel, mlp_of, needed
+from fleetrec.models.task_towers import TaskTowers, tasks_of
+from fleetrec.nn.expert_mixture import ExpertMixture
+
+GROUP = "all"
+
+
+class ExpertTower(Message):
+    """One expert."""
+
+    expert_name: str = ""
+    dnn: Dnn
+
+
+class MmoeMessage(Message):
+    """``mmoe``: experts that are all alike, or one by one."""
+
+    experts: tuple[ExpertTower, ...] = ()
+    expert_dnn: Dnn | None = None
+    num_expert: int = Field(default=0, ge=0)
+    task_towers: tuple[TaskTower, ...] = Field(min_length=1)
+    l2_regularization: float = Field(default=1e-4, ge=0)
+
+    def dnns(self) -> list[Dnn]:
+        """Return the layers of every expert."""
+        if self.expert_dnn is not None:
+            return [self.expert_dnn] * self.num_expert
+        return [expert.dnn for expert in self.experts]
+
+
+class Model(GroupModel):
+    """Experts that all tasks share; each task has a gate and layers of its own."""
+
+    class Config(GroupModelOptions):
+        """What a pipeline says about the model."""
+
+        mmoe: MmoeMessage | None = None
+
+    model_class = "MMoE"
+    message = "mmoe"
+
+    def __init__(self, config: Config, *, inputs: Inputs) -> None:
+        del inputs
+        options = needed(config.mmoe, "mmoe")
+        tasks = tasks_of(options.task_towers, config)
+        super().__init__(config, l2=options.l2_regularization, tasks=tasks)
+        in_dim = self.inputs.dim(GROUP)
+        dnns = options.dnns()
+        if not dnns:
+            raise ValueError("mmoe needs expert_dnn with num_expert of at least 1, or experts")
+        experts = [mlp_of(dnn, in_dim) for dnn in dnns]
+        self.mixture = ExpertMixture(in_dim, experts, num_tasks=len(tasks))
+        self.heads = TaskTowers(options.task_towers, tasks, in_dim=self.mixture.out_dim)
+
+    def scopes(self) -> Mapping[str, str]:
+        """Return by what names users know parts of the network."""
+        experts = {
+            f"mixture.experts.{number}": f"expert_{number}"
+            for number in range(len(self.mixture.experts))
+        }
+        gates = {f"mixture.gates.{i}": f"gate_{i}" for i in range(len(self.tasks))}
+        return {**experts, **gates, **self.heads.scopes("heads")}
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the outputs of every task, under its name."""
+        return self.heads(self.mixture(self.inputs.cat(batch, GROUP)))  # type: ignore[no-any-return]

@@ -1,0 +1,106 @@
+"""What happens at certain steps of a run: checkpoints of which some stay, and judgements."""
+
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from fleetrec.config.job import RollingOptions, RunOptions
+from fleetrec.train.continuing import rolling_checkpoints
+from fleetrec.train.judge import Judge, result_of
+from fleetrec.train.passes import Surroundings
+from fleetrec.train.phase import PhaseRun
+from fleetrec.train.position import Position
+from fleetrec.train.saving import Saver
+
+RESULT = "eval_result.txt"
+
+
+class Milestones:
+    """Nothing happens at any step, unless a subclass knows better."""
+
+    def begin(self, position: Position) -> None:
+        """Be told that a run begins here."""
+
+    def after_step(self, position: Position) -> None:
+        """Be told that a step is done."""
+
+    def end(self, position: Position) -> None:
+        """Be told that a run is over."""
+
+
+class RollingMilestones(Milestones):
+    """A checkpoint every so many steps or seconds; each but the very first is judged."""
+
+    def __init__(
+        self, options: RollingOptions, saver: Saver, judge: Judge | None, around: Surroundings
+    ) -> None:
+        self._options = options
+        self._saver = saver
+        self._judge = judge
+        self._around = around
+        self._saved_step: int | None = None
+        self._saved_at = around.clock()
+
+    def begin(self, position: Position) -> None:
+        """Save the weights that a run begins with, unless they come from its last checkpoint."""
+        if position.step == 0:
+            self._save(position)
+        else:
+            self._saved_step = position.step
+
+    def after_step(self, position: Position) -> None:
+        """Save and judge if it is time."""
+        if self._is_due(position.step):
+            self._save(position)
+            self._evaluate(position)
+
+    def end(self, position: Position) -> None:
+        """Save and judge the last step, if it is not yet."""
+        if position.step != self._saved_step:
+            self._save(position)
+            self._evaluate(position)
+
+    def _is_due(self, step: int) -> bool:
+        if self._options.every_seconds is not None:
+            return self._around.clock() - self._saved_at >= self._options.every_seconds
+        assert self._options.every_steps is not None
+        return step % self._options.every_steps == 0
+
+    def _save(self, position: Position) -> None:
+        self._saver.at_step(self._options, position)
+        self._saved_step = position.step
+        self._saved_at = self._around.clock()
+        if self._options.keep:
+            found = rolling_checkpoints(self._options.path, prefix=self._options.prefix)
+            for old in found[self._options.keep :]:
+                shutil.rmtree(old)
+
+    def _evaluate(self, position: Position) -> None:
+        if self._judge is None:
+            return
+        around, name = self._around, f"{self._options.prefix}{position.step}"
+        figures = self._judge.report(around.observer, around.clock, checkpoint=name)
+        write_result(self._options.path / RESULT, result_of(figures, step=position.step))
+
+
+def build_milestones(
+    run: RunOptions, saver: Saver, phases: Sequence[PhaseRun], around: Surroundings
+) -> Milestones:
+    """Return what the run asks for."""
+    if run.save.rolling is None:
+        return Milestones()
+    (phase,) = phases
+    judge = None
+    if run.evaluation is not None:
+        judge = Judge(run.evaluation, phase, seed=run.seed)
+    return RollingMilestones(run.save.rolling, saver, judge, around)
+
+
+def write_result(path: Path, result: dict[str, float]) -> None:
+    """Write figures as JSON, at once or not at all; what is undefined is null."""
+    plain = {name: value if math.isfinite(value) else None for name, value in result.items()}
+    staging = path.with_name(f".{path.name}.part")
+    staging.write_text(json.dumps(plain, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    staging.replace(path)
