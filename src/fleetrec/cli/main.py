@@ -7,6 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from fleetrec import __version__
+from fleetrec.cli.launch_ps import launch_app
 from fleetrec.core.errors import ConfigError, FleetRecError
 
 EXIT_FAILED = 1
@@ -27,6 +28,7 @@ table_app = typer.Typer(help="Look into tables on disk, and make them.", no_args
 app.add_typer(table_app, name="table")
 data_app = typer.Typer(help="Look at data as a model would see it.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.add_typer(launch_app)
 
 JobArgument = Annotated[
     str, typer.Argument(help="A yaml file, a folder with config.yaml, or a model such as rank/dnn.")
