@@ -1,6 +1,7 @@
 """One phase made ready to run: its data, its model, its state."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,11 +15,13 @@ from fleetrec.config.job import PhaseOptions, RunOptions, WarmStartOptions
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.data.files import fingerprint
 from fleetrec.data.loader import Loader
+from fleetrec.data.plan import Share
 from fleetrec.models.base import Model
 from fleetrec.models.load import load_model_class
 from fleetrec.parallel.device import resolve_device
+from fleetrec.parallel.server import Cluster, ServerStrategy
 from fleetrec.parallel.single import SingleStrategy
-from fleetrec.parallel.strategy import SavedPhase, State
+from fleetrec.parallel.strategy import SavedPhase, State, Strategy
 from fleetrec.train.scoreboard import Scoreboard
 
 
@@ -29,7 +32,7 @@ class PhaseRun:
     options: PhaseOptions
     loader: Loader
     model: Model
-    strategy: SingleStrategy
+    strategy: Strategy
     scoreboard: Scoreboard
 
     def state(self) -> State:
@@ -46,9 +49,12 @@ class PhaseRun:
         return fingerprint(self.loader.files)
 
 
-def build_phase(options: PhaseOptions, run: RunOptions) -> PhaseRun:
-    """Open the data and build the model; the seed alone decides the first weights."""
-    loader = Loader(options.dataset, seed=run.seed)
+def build_phase(options: PhaseOptions, run: RunOptions, cluster: Cluster | None = None) -> PhaseRun:
+    """Open the data and build the model; the seed alone decides the first weights.
+
+    In a cluster the data is this worker's share.
+    """
+    loader = Loader(options.dataset, seed=run.seed, share=_share(cluster))
     device = resolve_device(run.device)
     torch.manual_seed(run.seed)
     model_class: Callable[..., Model] = load_model_class(options.model_path)
@@ -56,7 +62,10 @@ def build_phase(options: PhaseOptions, run: RunOptions) -> PhaseRun:
         model = model_class(options.model, inputs=loader.inputs)
     except ValueError as error:
         raise ConfigError([f"phase {options.name}: {options.model_path}: {error}"]) from error
-    strategy = SingleStrategy(
+    make: Callable[..., Strategy] = SingleStrategy
+    if cluster is not None:
+        make = functools.partial(ServerStrategy, cluster=cluster)
+    strategy = make(
         model,
         optimizer=model.optimizer(options.optimizer),
         device=device,
@@ -70,6 +79,12 @@ def build_phase(options: PhaseOptions, run: RunOptions) -> PhaseRun:
         strategy=strategy,
         scoreboard=Scoreboard(model.tasks),
     )
+
+
+def _share(cluster: Cluster | None) -> Share:
+    if cluster is None:
+        return Share()
+    return Share(index=cluster.topology.index, count=cluster.topology.num_workers)
 
 
 def warm_start(phase: PhaseRun, checkpoint: Folder, options: WarmStartOptions) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import torch
+from safetensors.torch import load, save
 from torch import Tensor
 
 from fleetrec.core.batch import Batch
@@ -93,6 +94,17 @@ class Scoreboard:
         for name, counter in self.state().items():
             counter.copy_(state[name])
 
+    def to_bytes(self) -> bytes:
+        """Return all counters, for other workers."""
+        return save(self.state())
+
+    def load_sum(self, parts: Sequence[bytes]) -> None:
+        """Take up the sum of what several workers have counted."""
+        if len(parts) == 1:
+            return
+        states = [load(part) for part in parts]
+        self.load_state({name: _sum([state[name] for state in states]) for name in states[0]})
+
     def _close(self) -> None:
         self._pass.merge(self._interval)
         self._interval.reset()
@@ -107,6 +119,10 @@ class Scoreboard:
 
 def _name(task: Task, figure: str) -> str:
     return f"{figure}_{task.name}" if task.name else figure
+
+
+def _sum(counters: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(counters)).sum(dim=0)
 
 
 def _mean(loss: Tensor) -> float:

@@ -1,0 +1,58 @@
+"""One server process, from its folder to its door."""
+
+import dataclasses
+import logging
+import threading
+from pathlib import Path
+
+from fleetrec.server.endpoint import Endpoint, Security
+from fleetrec.server.journal import Durability
+from fleetrec.server.recovery import Memory
+from fleetrec.server.service import Service, ServiceOptions
+from fleetrec.server.spec import Portion
+
+logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Which server of a run this is, where it listens and where it keeps what it holds."""
+
+    index: int
+    num_servers: int
+    num_workers: int
+    endpoint: str
+    directory: Path
+    durability: Durability = "process"
+    snapshot_bytes: int = 1 << 28
+    security: Security = dataclasses.field(default_factory=Security)
+
+
+def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
+    """Recover what the folder holds, and serve until told to stop."""
+    memory = Memory(options.directory, durability=options.durability)
+    try:
+        service = Service(
+            memory,
+            ServiceOptions(
+                portion=Portion(index=options.index, count=options.num_servers),
+                num_workers=options.num_workers,
+                snapshot_bytes=options.snapshot_bytes,
+            ),
+        )
+        endpoint = Endpoint(
+            service,
+            options.endpoint,
+            security=options.security,
+            num_workers=options.num_workers,
+        )
+        with endpoint:
+            logger.info(
+                "server %d of %d serves on %s",
+                options.index,
+                options.num_servers,
+                options.endpoint,
+            )
+            is_stopped.wait()
+    finally:
+        memory.close()

@@ -1,0 +1,50 @@
+"""One worker of a cluster: trains a job as ``fleetrec run`` does in a process of its own."""
+
+import contextlib
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+from fleetrec.cli.job import load_job
+from fleetrec.core.env import read_token
+from fleetrec.core.topology import Topology
+from fleetrec.parallel.server import Cluster
+from fleetrec.server.client import ClientOptions
+from fleetrec.train.events import Observers
+from fleetrec.train.observers import JsonObserver
+from fleetrec.train.passes import Surroundings
+from fleetrec.train.run_folder import RunFolder
+from fleetrec.train.trainer import Trainer
+
+
+def main(job, mode, index, num_workers, endpoints):
+    logging.basicConfig(level=logging.INFO)
+    path = Path(job).resolve()
+    os.chdir(path.parent)
+    run = load_job(str(path), overrides=()).runs[0]
+    servers = tuple(endpoints.split(","))
+    topology = Topology(
+        role="worker",
+        index=int(index),
+        num_workers=int(num_workers),
+        num_servers=len(servers),
+        server_endpoints=servers,
+    )
+    folder = RunFolder(path=Path("logs") / f"worker.{index}")
+    folder.path.mkdir(parents=True, exist_ok=True)
+    around = Surroundings(
+        clock=time.monotonic,
+        run_id="one",
+        folder=folder,
+        observer=Observers(JsonObserver(folder.metrics)),
+    )
+    cluster = Cluster(topology=topology, mode=mode, client=ClientOptions(token=read_token()))
+    trainer = Trainer(run, around, cluster=cluster)
+    with contextlib.closing(trainer):
+        trainer.train()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
