@@ -13,6 +13,7 @@ NATIVE = Path(__file__).parents[1] / "native"
 ENTRIES = {"__main__", "run", "check", "new", "launch_ps"}  # python -m fleetrec.<verb>
 LAYERS = (  # top to bottom; a package may import only packages on later lines
     {"cli"},
+    {"fleet"},
     {"train", "launch"},
     {"export"},
     {"parallel"},

@@ -7,7 +7,7 @@ from pathlib import Path
 from fleetrec.launch.job import JobSpec, Part, RoleSpec
 from fleetrec.launch.local import Policy, Supervisor
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 SERVE = "import time; time.sleep(600)"
 
 
@@ -27,6 +27,7 @@ def make_job(*, server=SERVE, worker="", num_servers=1, num_workers=1):
             log_name="worker",
         ),
         endpoints=tuple(f"127.0.0.1:{7000 + i}" for i in range(num_servers)),
+        state_dir=Path("servers"),
     )
 
 

@@ -95,6 +95,15 @@ def test_a_worker_that_says_what_is_wrong_is_not_started_again(tmp_path, status)
     assert outcome.log == tmp_path / "worker.0"
 
 
+@pytest.mark.parametrize("status", [70, 75, 137])
+def test_a_worker_that_asks_for_another_try_gets_one(tmp_path, status):
+    once = kill_once(tmp_path).replace(
+        "os.kill(os.getpid(), signal.SIGKILL)", f"os._exit({status})"
+    )
+    assert supervise(tmp_path, make_job(worker=once)).status == 0
+    assert (tmp_path / "worker.0").read_text() == "started\nstarted\n"
+
+
 def test_a_server_that_fails_ends_the_job_although_workers_would_wait(tmp_path):
     server = "import sys; sys.exit('the disk is full')"
     outcome = supervise(tmp_path, make_job(server=server, worker=HANG))

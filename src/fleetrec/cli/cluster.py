@@ -1,17 +1,18 @@
 """Run the processes of a job under a supervisor, and tell the user how it goes."""
 
-import dataclasses
+import contextlib
 import logging
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fleetrec.cli.cluster_view import ClusterView
-from fleetrec.cli.logs import console_logging
 from fleetrec.cli.signals import StopRequest
 from fleetrec.core.env import TOKEN, read_token
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.topology import Role
+from fleetrec.launch.child import Child
 from fleetrec.launch.job import JobSpec, Part, RoleSpec
 from fleetrec.launch.local import Outcome, Policy, Supervisor
 from fleetrec.launch.machines import Machines
@@ -19,58 +20,48 @@ from fleetrec.launch.ports import reserved_endpoints
 
 logger = logging.getLogger(__name__)
 
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Scripted:
-    """A program of the user's own, the same for servers and workers."""
-
-    command: tuple[str, ...]
-    num_workers: int
-    machines: Machines
-
-    def spec(self, endpoints: tuple[str, ...], env: dict[str, str]) -> JobSpec:
-        """Return the job once its ports are known."""
-        return JobSpec(
-            servers=RoleSpec(
-                name="server",
-                replicas=len(endpoints),
-                command=self.command,
-                log_name="serverlog",
-                env=env,
-            ),
-            workers=RoleSpec(
-                name="worker",
-                replicas=self.num_workers,
-                command=self.command,
-                log_name="workerlog",
-                env=env,
-            ),
-            endpoints=endpoints,
-        )
+Watcher = Callable[[Sequence[Child]], None]
 
 
-def launch(scripted: Scripted, *, log_dir: Path, max_restarts: int, print_config: bool) -> None:
-    """Run a program as servers and workers; exits with the status of what failed."""
-    part = scripted.machines.part
-    env = {TOKEN: job_token(part)}
-    with (
-        console_logging(),
-        reserved_endpoints(scripted.machines.endpoints, own=part.servers) as endpoints,
-        StopRequest() as stop,
-        ClusterView() as view,
-    ):
-        job = scripted.spec(endpoints, env)
-        if print_config:
-            _print_config(job, part, log_dir)
-        outcome = Supervisor(
+def supervise(
+    job: JobSpec, part: Part, *, log_dir: Path, policy: Policy, watch: Watcher = lambda _: None
+) -> Outcome:
+    """Run this machine's part of a job, with a view of it; returns how it ended."""
+    with StopRequest() as stop, ClusterView() as view:
+
+        def watch_and_show(children: Sequence[Child]) -> None:
+            watch(children)
+            view(children)
+
+        return Supervisor(
             job,
             part,
             log_dir=log_dir,
-            policy=Policy(max_restarts=max_restarts),
+            policy=policy,
             should_stop=stop.is_requested,
-            watch=view,
+            watch=watch_and_show,
         ).run()
-    exit_with(outcome, log_dir)
+
+
+@contextlib.contextmanager
+def job_of(
+    command: tuple[str, ...], machines: Machines, *, state_dir: Path, log_suffix: str = ""
+) -> Iterator[JobSpec]:
+    """Give the job in which all processes run one command; its ports are ours in the block."""
+    part = machines.part
+    env = {TOKEN: job_token(part)}
+
+    def role(name: Role, replicas: int) -> RoleSpec:
+        log_name = f"{name}{log_suffix}"
+        return RoleSpec(name=name, replicas=replicas, command=command, log_name=log_name, env=env)
+
+    with reserved_endpoints(machines.endpoints, own=part.servers) as endpoints:
+        yield JobSpec(
+            servers=role("server", len(endpoints)),
+            workers=role("worker", machines.num_workers),
+            endpoints=endpoints,
+            state_dir=state_dir,
+        )
 
 
 def job_token(part: Part) -> str:
@@ -83,10 +74,9 @@ def job_token(part: Part) -> str:
     return token or secrets.token_hex(16)
 
 
-def exit_with(outcome: Outcome, log_dir: Path) -> None:
-    """Say how a job ended; a failure is shown with the end of its log, and ends this process."""
+def end_unless_well(outcome: Outcome, log_dir: Path) -> None:
+    """Return if a job ended well; else show the end of the log that tells why, and exit."""
     if outcome.status == 0:
-        print(f"all workers completed; logs: {log_dir}")
         return
     if outcome.log is not None:
         print(f"--- the end of {outcome.log}", *outcome.tail, "---", sep="\n", file=sys.stderr)
@@ -94,7 +84,8 @@ def exit_with(outcome: Outcome, log_dir: Path) -> None:
     sys.exit(outcome.status)
 
 
-def _print_config(job: JobSpec, part: Part, log_dir: Path) -> None:
+def print_config(job: JobSpec, part: Part, log_dir: Path) -> None:
+    """Print what runs where; not the secret."""
     rows = {
         "servers": ", ".join(job.endpoints),
         "workers": str(job.workers.replicas),

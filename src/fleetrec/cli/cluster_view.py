@@ -45,11 +45,11 @@ class ClusterView:
         if self._is_live:
             self._live.update(process_table(children), refresh=True)
             return
-        for child in children:
-            status = read_status(child.status)
+        for child, status, lag in _with_status(children):
             if status not in (Status(), self._told.get(child.name)):
                 self._told[child.name] = status
-                logger.info("%s %s: %s", child.name, child.state, ", ".join(_words(child, status)))
+                words = ", ".join(_words(child, status, lag))
+                logger.info("%s %s: %s", child.name, child.state, words)
 
 
 def process_table(children: Sequence[Child]) -> Table:
@@ -60,32 +60,54 @@ def process_table(children: Sequence[Child]) -> Table:
     table.add_column("place")
     for name in ("restarts", "per s", "loss", "AUC", "queue", "lag"):
         table.add_column(name, justify="right")
-    for child in children:
-        status = read_status(child.status)
+    for child, status, lag in _with_status(children):
         table.add_row(
             child.name,
             child.state,
-            status.place or "",
+            _place(status),
             str(child.num_restarts or ""),
             _number(status.per_s, ",.0f"),
             _number(status.loss, ".4f"),
             _number(status.auc, ".4f"),
             _number(status.queue, "d"),
-            _number(status.lag, "d"),
+            _number(lag, "d"),
         )
     return table
 
 
-def _words(child: Child, status: Status) -> list[str]:
+def _with_status(children: Sequence[Child]) -> list[tuple[Child, Status, int | None]]:
+    """Return what every process tells, and how many batches it is behind others of its epoch."""
+    told = [(child, read_status(child.status)) for child in children]
+    furthest: dict[int, int] = {}
+    for _, status in told:
+        if status.epoch is not None and status.batch is not None:
+            furthest[status.epoch] = max(status.batch, furthest.get(status.epoch, 0))
+    return [
+        (
+            child,
+            status,
+            None
+            if status.epoch is None or status.batch is None
+            else furthest[status.epoch] - status.batch,
+        )
+        for child, status in told
+    ]
+
+
+def _place(status: Status) -> str:
+    return "" if status.epoch is None else f"epoch {status.epoch} batch {status.batch}"
+
+
+def _words(child: Child, status: Status, lag: int | None) -> list[str]:
     named = {
         "calls/s" if child.role == "server" else "samples/s": _number(status.per_s, ".0f"),
         "LOSS": _number(status.loss, ".4f"),
         "AUC": _number(status.auc, ".4f"),
         "queue": _number(status.queue, "d"),
-        "lag": _number(status.lag, "d"),
+        "lag": _number(lag, "d"),
     }
     words = [f"{name} {value}" for name, value in named.items() if value]
-    return [status.place, *words] if status.place else words
+    return [_place(status), *words] if _place(status) else words
 
 
 def _number(value: float | None, form: str) -> str:

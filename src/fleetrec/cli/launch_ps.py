@@ -1,5 +1,6 @@
 """``fleetrec launch-ps``: servers and workers for a program of the user's own."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fleetrec.core.errors import ConfigError
+from fleetrec.launch.machines import Machines, place
 
 launch_app = typer.Typer()
 
@@ -60,9 +62,6 @@ def launch_ps(  # noqa: PLR0913 (the flags of the launcher that users know)
 
     Example: fleetrec launch-ps --worker_num 2 --server_num 2 train.py
     """
-    from fleetrec.cli.cluster import Scripted, launch
-    from fleetrec.launch.machines import place
-
     if not script.is_file():
         raise ConfigError([f"{script}: no such file"])
     given = _split(endpoints)
@@ -77,8 +76,29 @@ def launch_ps(  # noqa: PLR0913 (the flags of the launcher that users know)
         start_port=start_port,
     )
     command = (sys.executable, str(script), *(arguments or ()))
-    scripted = Scripted(command=command, num_workers=worker_num, machines=machines)
-    launch(scripted, log_dir=log_dir, max_restarts=max_restart, print_config=print_config)
+    _launch(command, machines, log_dir=log_dir, max_restarts=max_restart, tells=print_config)
+
+
+def _launch(
+    command: tuple[str, ...], machines: Machines, *, log_dir: Path, max_restarts: int, tells: bool
+) -> None:
+    from fleetrec.cli.cluster import end_unless_well, job_of, print_config, supervise
+    from fleetrec.cli.logs import console_logging
+    from fleetrec.launch.local import Policy
+
+    policy = Policy(max_restarts=max_restarts)
+    state_dir = log_dir / "servers"
+    shutil.rmtree(state_dir, ignore_errors=True)
+    with (
+        console_logging(),
+        job_of(command, machines, state_dir=state_dir, log_suffix="log") as job,
+    ):
+        if tells:
+            print_config(job, machines.part, log_dir)
+        outcome = supervise(job, machines.part, log_dir=log_dir, policy=policy)
+    shutil.rmtree(state_dir, ignore_errors=True)
+    end_unless_well(outcome, log_dir)
+    print(f"all workers completed; logs: {log_dir}")
 
 
 def _split(text: str) -> tuple[str, ...]:

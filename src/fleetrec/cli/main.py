@@ -68,7 +68,8 @@ def run(
     job = load_job(model, overrides=override or ())
     from fleetrec.cli.run import run_job
 
-    run_job(job, backend=backend, resume=resume, log_dir=log_dir)
+    arguments = ["-m", model, *(part for text in override or () for part in ("-o", text))]
+    run_job(job, backend=backend, resume=resume, log_dir=log_dir, arguments=arguments)
 
 
 @app.command()

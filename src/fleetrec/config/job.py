@@ -154,6 +154,7 @@ class ClusterOptions(Options):
     fleet_mode: Literal["ps", "collective", "pslib"] = "ps"
     strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     geo_push_steps: int = Field(default=100, gt=0)
+    max_restarts: int = Field(default=3, ge=0)  # of each process, on one machine
 
 
 class RunOptions(Options):

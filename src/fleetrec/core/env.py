@@ -9,6 +9,7 @@ from fleetrec.core.topology import Role, Topology
 
 TOKEN = "FLEETREC_TOKEN"
 STATUS = "FLEETREC_STATUS"
+STATE = "FLEETREC_STATE"
 
 ROLE = "TRAINING_ROLE"
 ENDPOINTS = "PADDLE_PSERVERS_IP_PORT_LIST"
@@ -44,6 +45,12 @@ def read_token() -> str | None:
 def read_status_path() -> Path | None:
     """Return the file in which this process shall tell how it goes, if somebody watches."""
     path = os.environ.get(STATUS)
+    return Path(path) if path else None
+
+
+def read_state_path() -> Path | None:
+    """Return the folder in which this server shall keep what it holds, across its own death."""
+    path = os.environ.get(STATE)
     return Path(path) if path else None
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 class Status:
     """How a process goes; what it does not know or have is None."""
 
-    place: str | None = None  # such as "epoch 1 batch 20"
+    epoch: int | None = None
+    batch: int | None = None
     per_s: float | None = None  # samples of a worker, calls of a server
     loss: float | None = None
     auc: float | None = None
     queue: int | None = None  # pushes that wait
-    lag: int | None = None  # steps behind the one that is furthest
 
 
 def write_status(path: Path, status: Status) -> None:

@@ -12,7 +12,7 @@ from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
 from fleetrec.core.event_time import event_time_of
 from fleetrec.data.decode import Decoded, Decoder, check_filters, id_maps_of
-from fleetrec.data.files import list_files, shuffled_files
+from fleetrec.data.files import DataFile, list_files, shuffled_files
 from fleetrec.data.memory import MemoryRows
 from fleetrec.data.plan import Share, plan_parts
 from fleetrec.data.prefetch import QUEUED_PER_THREAD, Background, BackgroundProcess, mapped_ahead
@@ -28,12 +28,24 @@ NUM_FAULTS_SHOWN = 10
 
 
 class Loader:
-    """Reads the files of a data set, or one worker's share of them."""
+    """Reads the files of a data set, or one worker's share of them.
 
-    def __init__(self, options: DatasetOptions, *, seed: int, share: Share = ONE_WORKER) -> None:
+    They are those of ``data_path``, unless the caller has a list of his own. Samples in memory are
+    shuffled for every epoch, unless it is the caller who sees to their order.
+    """
+
+    def __init__(
+        self,
+        options: DatasetOptions,
+        *,
+        seed: int,
+        share: Share = ONE_WORKER,
+        files: Sequence[DataFile] | None = None,
+        keeps_order: bool = False,
+    ) -> None:
         self._options = options
         self._seed = seed
-        self.files = list_files(options.data_path)
+        self.files = list_files(options.data_path) if files is None else tuple(files)
         source = build_source(options, self.files)
         check_filters(source)
         weight = options.sample_weight
@@ -45,6 +57,7 @@ class Loader:
         self._decoder = Decoder(source=source, seed=seed, id_maps=id_maps_of(source))
         self._parts = plan_parts(self.files, source, share)
         self._memory: MemoryRows | None = None
+        self._keeps_order = keeps_order
         self._num_bad_rows = 0
         self.report = SlotReport(source.options)
 
@@ -140,7 +153,8 @@ class Loader:
 
     def _from_memory(self, epoch: int, *, start: Cursor) -> Iterator[Decoded]:
         memory = self.load_into_memory()
-        memory.shuffle(seed=self._seed, epoch=epoch)
+        if not self._keeps_order:
+            memory.shuffle(seed=self._seed, epoch=epoch)
         return memory.batches(batch_size=self._options.batch_size, start=start)
 
     def _order(self, epoch: int) -> tuple[Part, ...]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 
 from fleetrec.core import env
 from fleetrec.core.topology import Role
@@ -23,11 +24,12 @@ class RoleSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """Servers, workers, and where each server listens."""
+    """Servers, workers, and where each server listens and keeps what it holds."""
 
     servers: RoleSpec
     workers: RoleSpec
     endpoints: tuple[str, ...]
+    state_dir: Path
 
     def __post_init__(self) -> None:
         if len(self.endpoints) != self.servers.replicas:
@@ -45,7 +47,14 @@ class JobSpec:
         if role.name == "worker":
             return {**common, env.ROLE: "TRAINER", env.WORKER_INDEX: str(index)}
         host, _, port = self.endpoints[index].rpartition(":")
-        return {**common, env.ROLE: "PSERVER", env.HOST: host, env.PORT: port}
+        state = str(self.state_dir.resolve() / str(index))
+        return {
+            **common,
+            env.ROLE: "PSERVER",
+            env.HOST: host,
+            env.PORT: port,
+            env.STATE: state,
+        }
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

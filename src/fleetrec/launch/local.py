@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 INTERRUPTED = 130
 POLL_S = 0.05
 KILLED = 128  # from here on a shell means a signal
+# What sysexits.h calls an internal error and a temporary failure: the process asks for another try.
+TRY_AGAIN = (70, 75)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,8 @@ class Supervisor:
                 for child in self._children():
                     child.kill()
                 self._watch(self._children())
+                for child in self._children():
+                    child.status.unlink(missing_ok=True)
 
     def _supervise(self) -> Outcome:
         while not self._is_over():
@@ -119,9 +123,10 @@ class Supervisor:
 
     def _may_restart(self, child: Child) -> bool:
         """A process that was killed may; one with an error of its own would only repeat it."""
-        assert child.returncode is not None
-        was_killed = child.returncode < 0 or child.returncode >= KILLED
-        return was_killed and child.num_restarts < self._policy.max_restarts
+        status = child.returncode
+        assert status is not None
+        is_of_use = status < 0 or status >= KILLED or status in TRY_AGAIN
+        return is_of_use and child.num_restarts < self._policy.max_restarts
 
     def _restart(self, child: Child) -> None:
         how = child.how_it_ended()

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+from fleetrec.core.blocks import block
 from fleetrec.core.env import is_port
 from fleetrec.core.errors import ConfigError
 from fleetrec.launch.job import Part
@@ -15,6 +16,7 @@ FIRST_PORT = 6170  # where machines must agree without talking
 class Machines:
     """Where the servers of a job listen, and what one of its machines runs."""
 
+    num_workers: int
     endpoints: tuple[str, ...]  # port 0 stands for any free one
     part: Part
 
@@ -45,23 +47,18 @@ def place(
         endpoints = tuple(
             f"{ip}:{0 if is_free else (start_port or FIRST_PORT) + number}"
             for place, ip in enumerate(node_ips)
-            for number, _ in enumerate(_block(server_num, place, len(node_ips)))
+            for number in range(len(block(server_num, place, len(node_ips))))
         )
     own = node_ips.index(node_ip)
     return Machines(
+        num_workers=worker_num,
         endpoints=tuple(endpoints),
         part=Part(
             servers=tuple(i for i, e in enumerate(endpoints) if e.rpartition(":")[0] == node_ip),
-            workers=tuple(_block(worker_num, own, len(node_ips))),
+            workers=tuple(block(worker_num, own, len(node_ips))),
             is_whole=len(node_ips) == 1,
         ),
     )
-
-
-def _block(num_processes: int, place: int, num_places: int) -> range:
-    size, more = divmod(num_processes, num_places)
-    first = place * size + min(place, more)
-    return range(first, first + size + (place < more))
 
 
 def _check_endpoints(endpoints: Sequence[str], node_ips: Sequence[str]) -> None:

@@ -250,6 +250,11 @@ class ServerStrategy:
             frozen[name] = {"ids": torch.from_numpy(ids_N), "rows": torch.from_numpy(rows_ND)}
         return frozen
 
+    def finish(self) -> None:
+        """Tell the servers that this worker needs them no more, and hang up."""
+        self._link.finish()
+        self.close()
+
     def close(self) -> None:
         """Hang up."""
         self._link.close()

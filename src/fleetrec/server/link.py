@@ -16,6 +16,7 @@ from fleetrec.embedding.remote_lookup import Rows, RowStep
 from fleetrec.server.client import ClientOptions, ServerGroup
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.routing import empty_push, route, split_step
+from fleetrec.server.service import FINISHED
 from fleetrec.server.spec import Portion, ServedModel, build_stores
 from fleetrec.server.wire import Array, Kind, Message, as_bytes, text_array
 
@@ -144,6 +145,11 @@ class Link:
         parts = [text_array(name), np.frombuffer(content, np.uint8)]
         answer = self._servers.ask_first(self._message(Kind.GATHER, sequence=number, arrays=parts))
         return [answer.array(place, np.uint8).tobytes() for place in range(len(answer.arrays))]
+
+    def finish(self) -> None:
+        """Tell all servers that this worker needs them no more; without a worker they end."""
+        parts = [text_array(FINISHED), np.zeros(0, np.uint8)]
+        self._servers.ask_all(self._message(Kind.GATHER, arrays=parts))
 
     def save(self, directory: Path, shards_each: Mapping[str, int]) -> list[dict[str, Any]]:
         """Let every server write its files of tables; returns what each says about them.

@@ -14,6 +14,9 @@ from fleetrec.server.spec import Portion
 logger = logging.getLogger(__name__)
 
 
+LOOK_S = 0.2  # between two looks whether all workers have finished
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """Which server of a run this is, where it listens and where it keeps what it holds."""
@@ -23,13 +26,14 @@ class ServerOptions:
     num_workers: int
     endpoint: str
     directory: Path
+    initial: Path | None = None  # a checkpoint with whose rows a new server begins
     durability: Durability = "process"
     snapshot_bytes: int = 1 << 28
     security: Security = dataclasses.field(default_factory=Security)
 
 
 def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
-    """Recover what the folder holds, and serve until told to stop."""
+    """Recover what the folder holds, and serve until told to stop, or all workers have finished."""
     memory = Memory(options.directory, durability=options.durability)
     try:
         service = Service(
@@ -37,6 +41,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
             ServiceOptions(
                 portion=Portion(index=options.index, count=options.num_servers),
                 num_workers=options.num_workers,
+                initial=options.initial,
                 snapshot_bytes=options.snapshot_bytes,
             ),
         )
@@ -53,6 +58,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
                 options.num_servers,
                 options.endpoint,
             )
-            is_stopped.wait()
+            while not (is_stopped.wait(LOOK_S) or service.is_finished.is_set()):
+                pass
     finally:
         memory.close()

@@ -15,6 +15,7 @@ import torch
 from fleetrec.core.errors import CheckpointError
 from fleetrec.server import whole
 from fleetrec.server.gathers import Gathers
+from fleetrec.server.initial import take_rows
 from fleetrec.server.push import check_ids, read_push
 from fleetrec.server.recovery import Memory
 from fleetrec.server.shard import Shard
@@ -24,6 +25,7 @@ from fleetrec.server.workers import Worker, Workers
 
 logger = logging.getLogger(__name__)
 
+FINISHED = "finished"  # a meeting that nobody waits for
 PATIENCE_S = 5.0  # that a request may wait for others before it is told for whom
 
 
@@ -33,6 +35,7 @@ class ServiceOptions:
 
     portion: Portion
     num_workers: int
+    initial: Path | None = None  # a checkpoint with whose rows a new server begins
     snapshot_bytes: int = 1 << 28  # of journal, after which a snapshot replaces it
     patience_s: float = PATIENCE_S
 
@@ -49,6 +52,8 @@ class Service:
         self._shard: Shard | None = None
         self._version = 0  # rises whenever the dense part has changed
         self._num_evictions = 0  # passes whose rows were given up
+        self._finished: set[int] = set()  # workers that need this server no more
+        self.is_finished = threading.Event()  # none does
         self._is_replaying = True
         self._handlers: dict[Kind, Callable[[Message], Message]] = {
             Kind.HELLO: self._hello,
@@ -129,6 +134,8 @@ class Service:
                 return Message(kind=Kind.OK)
             self._journal(message)
             self._build(model, torch.from_numpy(dense_P.copy()))
+            if self._options.initial is not None:
+                take_rows(self._held(), self._options.initial)
             self._changed.notify_all()
         return Message(kind=Kind.OK)
 
@@ -260,6 +267,8 @@ class Service:
                 self._journal(message)
                 self._bring(message)
                 self._changed.notify_all()
+            if name == FINISHED:
+                return Message(kind=Kind.OK)
             waiting = self._wait(
                 lambda: not self._gathers.missing(message.sequence, name),
                 lambda: self._gathers.missing(message.sequence, name),
@@ -272,8 +281,16 @@ class Service:
             )
 
     def _bring(self, message: Message) -> None:
+        if message.text(0) == FINISHED:
+            self._finish(message.worker)
+            return
         content = message.array(1, np.uint8).tobytes()
         self._gathers.bring(message.sequence, message.text(0), message.worker, content)
+
+    def _finish(self, *workers: int) -> None:
+        self._finished.update(workers)
+        if len(self._finished) == self._options.num_workers:
+            self.is_finished.set()
 
     # Whole tables and the whole dense part.
 
@@ -313,6 +330,7 @@ class Service:
             "num_evictions": self._num_evictions,
             "workers": self._workers.to_plain(),
             "gathers": self._gathers.to_plain(),
+            "finished": sorted(self._finished),
         }
         self._memory.save(shard.write, state)
 
@@ -331,6 +349,7 @@ class Service:
         self._num_evictions = state["num_evictions"]
         self._workers.load(state["workers"])
         self._gathers.load(state["gathers"])
+        self._finish(*state["finished"])
 
 
 @contextlib.contextmanager

@@ -58,7 +58,7 @@ class Saver:
         """Save what is due after an epoch; ``position`` is the beginning of the next."""
         save, epoch = self.run.save, position.epoch - 1
         if save.checkpoint_path and self._is_due(epoch, save.checkpoint_interval):
-            self._checkpoint(save.checkpoint_path / str(epoch), position, figures, epoch=epoch)
+            self.checkpoint(save.checkpoint_path / str(epoch), position, figures, epoch=epoch)
         if save.inference_path and self._is_due(epoch, save.inference_interval):
             self._inference_models(save.inference_path / str(epoch), epoch)
 
@@ -66,7 +66,7 @@ class Saver:
         """Save a step checkpoint if one is due; ``position`` is behind the batch."""
         save, batch = self.run.save, position.batch - 1
         if save.step_path and save.step_interval and batch % save.step_interval == 0:
-            self._checkpoint(
+            self.checkpoint(
                 save.step_path / _batch_name(position), position, {}, epoch=position.epoch
             )
 
@@ -75,16 +75,17 @@ class Saver:
         save = self.run.save
         place = save.step_path or save.checkpoint_path or self.folder.checkpoints
         path = place / _batch_name(position)
-        self._checkpoint(path, position, {}, epoch=position.epoch)
+        self.checkpoint(path, position, {}, epoch=position.epoch)
         return path
 
     def _is_due(self, epoch: int, interval: int) -> bool:
         is_last = epoch == self.run.num_epochs - 1
         return is_last or (interval > 0 and (epoch + 1) % interval == 0)
 
-    def _checkpoint(
+    def checkpoint(
         self, path: Path, position: Position, figures: Mapping[str, Any], *, epoch: int
     ) -> None:
+        """Publish a checkpoint of all phases."""
         tensors = {
             f"{phase.options.name}/{file}": group
             for phase in self.phases

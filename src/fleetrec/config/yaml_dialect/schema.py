@@ -161,6 +161,7 @@ class Runner(Section):
     distribute_strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     worker_num: Int = Field(default=1, gt=0)
     server_num: Int = Field(default=1, gt=0)
+    max_restarts: Int = Field(default=3, ge=0)
     epochs: Int | None = Field(default=None, gt=0)
     phases: Names = ()
     init_model_path: MaybePath = None

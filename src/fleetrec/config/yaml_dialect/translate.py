@@ -228,6 +228,7 @@ def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel
             fleet_mode=runner.fleet_mode,
             strategy=runner.distribute_strategy,
             geo_push_steps=top.train.strategy.mode.push_num,
+            max_restarts=runner.max_restarts,
         ),
         phases=tuple(phases),
         num_epochs=1 if is_infer else runner.epochs or 1,

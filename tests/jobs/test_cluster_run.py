@@ -1,0 +1,195 @@
+"""Runners of class local_cluster: servers and workers on one machine, as a user runs them."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from making import make_data, make_job, tensors_of, write_job
+from multiprocess.launching import is_running, wait_until, wait_until_gone
+
+pytestmark = pytest.mark.multiprocess
+
+
+def make_cluster_job(folder, *, num_samples=640, **runner):
+    """Two workers and two servers that make all steps together."""
+    keys = {"class": "local_cluster", "worker_num": 2, "server_num": 2, "print_interval": 1}
+    job = make_job(
+        make_data(folder / "data", num_samples=num_samples, num_files=2),
+        batch_size=16,
+        distribute_strategy="sync",
+        **{**keys, **runner},
+    )
+    return write_job(job, folder / "config.yaml")
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "fleetrec", "run", *arguments]
+
+
+def run_job(folder, *arguments):
+    return subprocess.run(
+        command(*arguments), cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@contextlib.contextmanager
+def running_job(folder, *arguments):
+    with subprocess.Popen(
+        command(*arguments),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as supervisor:
+        try:
+            yield supervisor
+        finally:
+            supervisor.kill()
+
+
+def processes_of(supervisor):
+    """Return the pids of a job's processes by role and index, as their environment tells."""
+    children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+    found = {}
+    for pid in map(int, children):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+            env = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+            if env.get("TRAINING_ROLE") == "TRAINER":
+                found["worker", int(env["PADDLE_TRAINER_ID"])] = pid
+            elif env.get("TRAINING_ROLE") == "PSERVER":
+                found["server", env["PADDLE_PORT"]] = pid
+    return found
+
+
+def num_intervals(folder):
+    metrics = folder / f"logs/{folder.name}.train/metrics.jsonl"
+    return metrics.read_text().count('"interval"') if metrics.is_file() else 0
+
+
+@pytest.mark.parametrize(("worker_num", "server_num"), [(1, 1), (3, 2)])
+def test_the_built_in_runner_trains(tmp_path, worker_num, server_num):
+    runner = "runner.local_cluster_cpu_train"
+    done = run_job(
+        tmp_path,
+        *("-m", "fleetrec.models.rank.dnn", "-o", "mode=local_cluster_cpu_train"),
+        *("-o", f"{runner}.worker_num={worker_num}", "-o", f"{runner}.server_num={server_num}"),
+        *("-o", f"{runner}.epochs=1"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    passes = re.findall(r"epoch 0 done.*AUC=\[([\d.]+)\].*SAMPLES=\[(\d+)\]", done.stdout)
+    assert [count for _, count in passes] == ["4500"]  # once, and about all workers
+    assert float(passes[0][0]) > 0.55
+    logs = tmp_path / "logs"
+    names = {path.name for path in logs.glob("[sw]*.[0-9]")}
+    assert names == {
+        *(f"server.{i}" for i in range(server_num)),
+        *(f"worker.{i}" for i in range(worker_num)),
+    }
+    assert (logs / "dnn.local_cluster_cpu_train/report.html").is_file()
+    assert not (logs / "dnn.local_cluster_cpu_train/servers").exists()
+    assert (tmp_path / "increment_dnn/0/MANIFEST.json").is_file()
+    assert "checkpoint:      increment_dnn/0" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """The tensors of a run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    make_cluster_job(folder)
+    done = run_job(folder, "-m", "config.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return tensors_of(folder / "ckpt/1")
+
+
+@pytest.mark.parametrize("role", ["worker", "server"])
+def test_a_killed_process_costs_nothing(tmp_path, unbroken, role):
+    make_cluster_job(tmp_path)
+    with running_job(tmp_path, "-m", "config.yaml") as supervisor:
+        wait_until(lambda: num_intervals(tmp_path) >= 3, "the first steps")
+        victims = [pid for (kind, _), pid in processes_of(supervisor).items() if kind == role]
+        os.kill(victims[0], signal.SIGKILL)
+        output, _ = supervisor.communicate(timeout=300)
+    assert supervisor.returncode == 0, output
+    assert re.search(rf"{role}\.\d was killed by SIGKILL; started again \(1 of 3\)", output)
+    assert tensors_of(tmp_path / "ckpt/1") == unbroken
+
+
+def test_an_interrupted_job_is_resumed_where_it_was(tmp_path, unbroken):
+    make_cluster_job(tmp_path)
+    with running_job(tmp_path, "-m", "config.yaml") as supervisor:
+        wait_until(lambda: num_intervals(tmp_path) >= 3, "the first steps")
+        pids = processes_of(supervisor).values()
+        supervisor.send_signal(signal.SIGINT)
+        output, _ = supervisor.communicate(timeout=300)
+    assert supervisor.returncode == 130, output
+    assert "go on with the same command and --resume" in output
+    assert not any(is_running(pid) for pid in pids)
+    assert not (tmp_path / "ckpt/1").exists()
+    done = run_job(tmp_path, "-m", "config.yaml", "--resume")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "going on behind step" in (tmp_path / "logs/worker.0").read_text()
+    assert tensors_of(tmp_path / "ckpt/1") == unbroken
+
+
+def test_nothing_survives_a_killed_supervisor(tmp_path):
+    make_cluster_job(tmp_path)
+    with running_job(tmp_path, "-m", "config.yaml") as supervisor:
+        wait_until(lambda: len(processes_of(supervisor)) == 4, "all processes to start")
+        pids = processes_of(supervisor).values()
+        supervisor.send_signal(signal.SIGKILL)
+        wait_until_gone(*pids)
+
+
+def test_a_bad_row_ends_the_job_with_its_line_and_without_restarts(tmp_path):
+    make_cluster_job(tmp_path)
+    with (tmp_path / "data/part-1").open("a") as stream:
+        stream.write("click:1 nonsense\n")
+    done = run_job(tmp_path, "-m", "config.yaml", "-o", "runner.train.epochs=1")
+    assert done.returncode == 1
+    assert re.search(r"--- the end of logs/worker\.1\n", done.stderr)
+    assert "part-1:321: column 9: 'nonsense': expected slot:value" in done.stderr
+    assert done.stderr.endswith("error: worker.1 ended with status 1; logs: logs\n")
+    assert "started again" not in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_cluster_checkpoint_is_judged_by_one_process(tmp_path):
+    make_cluster_job(tmp_path, epochs=1)
+    done = run_job(tmp_path, "-m", "config.yaml", "-o", "mode=[train, infer]")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Infer judge of epoch 0 done" in done.stdout
+    records = (tmp_path / f"logs/{tmp_path.name}.train/metrics.jsonl").read_text().splitlines()
+    (summed,) = [r for r in map(json.loads, records) if r["event"] == "pass"]
+    assert summed["figures"]["SAMPLES"] == 640
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"device": "gpu"}, "use device: cpu and fleet_mode: ps"),
+        ({"fleet_mode": "collective"}, "use device: cpu and fleet_mode: ps"),
+        ({"class": "cluster_train"}, "class cluster cannot be submitted in this version"),
+        (
+            {"save_step_path": "steps", "save_step_interval": 2},
+            "save_step_interval is not available with servers",
+        ),
+        (
+            {"save_checkpoint_base_interval": 2},
+            "save_checkpoint_base_interval is not available with servers",
+        ),
+    ],
+)
+def test_what_servers_cannot_do_starts_nothing(tmp_path, change, message):
+    make_cluster_job(tmp_path, **change)
+    done = run_job(tmp_path, "-m", "config.yaml")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not (tmp_path / "logs").exists()
