@@ -1,6 +1,9 @@
 """``python -m fleetrec.launch_ps`` as a user or a cluster manager meets it."""
 
 import contextlib
+import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -187,3 +190,41 @@ def test_two_machines_make_one_job(tmp_path):
     assert found == {"serverlog.0", "serverlog.1", "workerlog.0", "workerlog.1", "workerlog.2"}
     told = {path.read_text() for path in tmp_path.glob("*/logs/serverlog.*")}
     assert told == {"PSERVER 127.0.0.1:21270,127.0.0.2:21270\n"}
+
+
+def test_a_terminal_shows_a_live_table(tmp_path):
+    program = (
+        "import os, time\n"
+        "from fleetrec.core.env import read_status_path\n"
+        "from fleetrec.core.status import Status, write_status\n"
+        "if os.environ['TRAINING_ROLE'] == 'PSERVER': time.sleep(600)\n"
+        "write_status(read_status_path(), Status(epoch=3, batch=14, per_s=1592.6, auc=0.535))\n"
+        "time.sleep(2)\n"
+    )
+    (tmp_path / "train.py").write_text(program)
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        command("train.py"),
+        cwd=tmp_path,
+        env=environment_with({"TERM": "xterm", "COLUMNS": "120"}, unless_set={}),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    ) as launcher:
+        os.close(slave)
+        shown = read_all(master)
+    os.close(master)
+    assert launcher.returncode == 0, shown
+    assert "process" in shown
+    assert re.search(r"worker\.0 +running +epoch 3 batch 14 +1,593 +0\.5350 +0", shown)
+    assert shown.rstrip().endswith("all workers completed; logs: logs")
+    assert not list((tmp_path / "logs").glob(".*"))
+
+
+def read_all(terminal):
+    """Read until the other side is closed, which a terminal answers with an error."""
+    parts = []
+    with contextlib.suppress(OSError):
+        while part := os.read(terminal, 1 << 16):
+            parts.append(part)
+    return b"".join(parts).decode()

@@ -10,8 +10,7 @@ from pathlib import Path
 from fleetrec.cli.job import load_job
 from fleetrec.core.env import read_token
 from fleetrec.core.topology import Topology
-from fleetrec.parallel.server import Cluster
-from fleetrec.server.client import ClientOptions
+from fleetrec.parallel.server import join_cluster
 from fleetrec.train.events import Observers
 from fleetrec.train.observers import JsonObserver
 from fleetrec.train.passes import Surroundings
@@ -40,7 +39,9 @@ def main(job, mode, index, num_workers, endpoints):
         folder=folder,
         observer=Observers(JsonObserver(folder.metrics)),
     )
-    cluster = Cluster(topology=topology, mode=mode, client=ClientOptions(token=read_token()))
+    cluster = join_cluster(
+        run.cluster.model_copy(update={"strategy": mode}), topology, token=read_token()
+    )
     trainer = Trainer(run, around, cluster=cluster)
     with contextlib.closing(trainer):
         trainer.train()

@@ -16,7 +16,6 @@ from fleetrec.core.errors import UnavailableError
 from fleetrec.launch.child import Child
 from fleetrec.launch.local import INTERRUPTED, Outcome, Policy
 from fleetrec.launch.machines import place
-from fleetrec.parallel.joining import mode_of
 from fleetrec.train.observers import LogObserver
 from fleetrec.train.report import write_report
 from fleetrec.train.run_folder import RunFolder
@@ -38,7 +37,8 @@ def check_cluster(run: RunOptions) -> None:
             "on each machine with TRAINING_ROLE and the other variables that docs/launching.md "
             "lists, or use class: local_cluster"
         )
-    mode_of(run.cluster)
+    if run.cluster.strategy == "geo":
+        raise UnavailableError(f"{where}: distribute_strategy geo is not available in this version")
     if run.save.step_interval:
         raise UnavailableError(
             f"{where}: save_step_interval is not available with servers, which keep every step"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import RunOptions
-from fleetrec.core.env import read_status_path
+from fleetrec.core.env import read_status_path, read_token
 from fleetrec.core.topology import Topology
-from fleetrec.parallel.joining import cluster_of
+from fleetrec.parallel.server import join_cluster
 from fleetrec.server.process import run_server
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver, StatusObserver
@@ -30,7 +30,7 @@ def take_part(run: RunOptions, folder: RunFolder, topology: Topology, *, resume:
 
 
 def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: bool) -> None:
-    cluster = cluster_of(topology, run.cluster)
+    cluster = join_cluster(run.cluster, topology, token=read_token())
     run_id = folder.run_id() or secrets.token_hex(8)
     if run.engine == "cluster" and topology.index == 0:  # else the supervisor has done it
         folder.begin(run_id, fresh=not resume)

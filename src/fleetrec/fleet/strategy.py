@@ -1,10 +1,27 @@
 """How workers agree on the weights, in the words of both generations of the Fleet API."""
 
 import dataclasses
-from typing import Any
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
 
-from fleetrec.config.job import ClusterOptions
+from fleetrec.config.job import ClusterOptions, CommunicatorOptions
 from fleetrec.core.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+
+# What a worker's settings are called in a job; the others have no counterpart here.
+_SETTINGS = MappingProxyType(
+    {
+        "max_merge_var_num": "max_merge_var_num",
+        "send_queue_size": "send_queue_size",
+        "min_send_grad_num_before_recv": "max_send_grad_num_before_recv",
+        "thread_pool_size": "thread_pool_size",
+    }
+)
+_WITHOUT_EFFECT = ("independent_recv_thread", "launch_barrier", "send_wait_times")
 
 
 class DistributedStrategy:
@@ -20,10 +37,15 @@ class DistributedStrategy:
         return dict(self._configs)
 
     @a_sync_configs.setter
-    def a_sync_configs(self, configs: dict[str, Any]) -> None:
-        unknown = sorted(set(configs) - {"k_steps"})
+    def a_sync_configs(self, configs: Mapping[str, int]) -> None:
+        known = ("k_steps", *_SETTINGS, *_WITHOUT_EFFECT)
+        unknown = sorted(set(configs) - set(known))
         if unknown:
-            raise ConfigError([f"a_sync_configs: unknown: {', '.join(unknown)}; known: k_steps"])
+            raise ConfigError(
+                [f"a_sync_configs: unknown: {', '.join(unknown)}; known: {', '.join(known)}"]
+            )
+        for name in configs.keys() & set(_WITHOUT_EFFECT):
+            logger.warning("a_sync_configs: %s has no effect", name)
         self._configs |= configs
 
     def options(self) -> ClusterOptions:
@@ -33,9 +55,12 @@ class DistributedStrategy:
             raise ConfigError(
                 [f"a_sync_configs: k_steps {steps} does not go with a_sync {self.a_sync}"]
             )
+        settings = {ours: self._configs[n] for n, ours in _SETTINGS.items() if n in self._configs}
+        communicator = CommunicatorOptions.model_validate(settings)
         if steps:
-            return ClusterOptions(strategy="geo", geo_push_steps=steps)
-        return ClusterOptions(strategy="async" if self.a_sync else "sync")
+            return ClusterOptions(strategy="geo", geo_push_steps=steps, communicator=communicator)
+        strategy: Literal["async", "sync"] = "async" if self.a_sync else "sync"
+        return ClusterOptions(strategy=strategy, communicator=communicator)
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -2,10 +2,10 @@
 
 import torch
 
+from fleetrec.core.env import read_token
 from fleetrec.core.topology import Topology
 from fleetrec.fleet.program import Program
-from fleetrec.parallel.joining import cluster_of
-from fleetrec.parallel.server import ServerStrategy
+from fleetrec.parallel.server import ServerStrategy, join_cluster
 
 
 def connect(program: Program, topology: Topology) -> ServerStrategy:
@@ -16,7 +16,7 @@ def connect(program: Program, topology: Topology) -> ServerStrategy:
         optimizer=program.optimizer,
         device=torch.device("cpu"),
         seed=program.seed,
-        cluster=cluster_of(topology, program.cluster),
+        cluster=join_cluster(program.cluster, topology, token=read_token()),
     )
     program.use(strategy)
     if not strategy.recall():

@@ -5,12 +5,13 @@ import functools
 import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fleetrec.config.job import OptimizerOptions
+from fleetrec.config.job import ClusterOptions, CommunicatorOptions, OptimizerOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.topology import Topology
@@ -29,10 +30,14 @@ from fleetrec.server.client import ClientOptions
 from fleetrec.server.dense import WEIGHTS
 from fleetrec.server.link import Link
 from fleetrec.server.link import Step as Told
-from fleetrec.server.spec import Mode, ServedModel
+from fleetrec.server.sender import BackgroundSender, DirectSender, Sender
+from fleetrec.server.spec import ServedModel
 from fleetrec.server.wire import Array
 
 SHARD_BYTES = 1 << 26  # of weights, roughly, in one file of one server
+
+
+Wanted = Literal["sync", "async", "half_async", "geo"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +45,34 @@ class Cluster:
     """What a worker needs to know to join the others."""
 
     topology: Topology
-    mode: Mode
+    mode: Wanted
     client: ClientOptions = dataclasses.field(default_factory=ClientOptions)
+    communicator: CommunicatorOptions = dataclasses.field(default_factory=CommunicatorOptions)
+    geo_push_steps: int = 100
+
+
+def join_cluster(options: ClusterOptions, topology: Topology, *, token: str | None) -> Cluster:
+    """Return what a worker of a job needs to know to join the others."""
+    communicator = options.communicator
+    return Cluster(
+        topology=topology,
+        mode=options.strategy,
+        client=ClientOptions(
+            token=token,
+            deadline_s=communicator.rpc_deadline_s,
+            num_threads=communicator.thread_pool_size,
+        ),
+        communicator=communicator,
+        geo_push_steps=options.geo_push_steps,
+    )
 
 
 class ServerStrategy:
     """A worker: pulls what its batch needs, computes, and pushes what it learnt.
 
-    In ``sync`` all workers make one step together, on rows of the same version.
+    In ``sync`` all workers make one step together, on rows of the same version. In ``async`` pushes
+    go out behind the worker's back and are applied as they come. In ``half_async`` a worker waits
+    for its own pushes, but for nobody else's.
     """
 
     def __init__(
@@ -75,7 +100,7 @@ class ServerStrategy:
             num_dense=len(self._flat),
             optimizer=optimizer,
             seed=seed,
-            mode=cluster.mode,
+            mode="sync" if cluster.mode == "sync" else "async",
         )
         self._link = Link(cluster.topology, served, cluster.client)
         self._lookup = RemoteLookup(collection, self._link.stores, frozen=frozen_tables)
@@ -83,6 +108,10 @@ class ServerStrategy:
             self._link.set_up(self._flat.values())
         standing = self._link.enter()
         self._sequence = standing.sequence
+        self._sender = _build_sender(self._link, cluster, optimizer)
+        self._dense_interval = (
+            1 if cluster.mode == "sync" else cluster.communicator.max_send_grad_num_before_recv
+        )
         self._progress, buffers = split_kept(standing.progress)
         model.load_state_dict(buffers, strict=False)
 
@@ -123,7 +152,7 @@ class ServerStrategy:
             grads_P=self._flat.grads(),
             tables=self._lookup.sum(looked_up),
         )
-        self._link.push(told, sequence=sequence)
+        self._sender.send(told, sequence=sequence)
         self._sequence = sequence
         detached = {name: value.detach() for name, value in outputs.items()}
         return Step(outputs=detached, loss=loss.detach())
@@ -132,6 +161,7 @@ class ServerStrategy:
     def evaluate(self, batch: Batch) -> Step:
         """Return the outputs of the model in evaluation, and their loss."""
         self._model.eval()
+        self._sender.flush()
         fetch = functools.partial(self._fetch, sequence=0)
         looked_up = self._lookup.fetch(batch, fetch, training=False)
         batch = self._on_device(batch, looked_up.vectors)
@@ -140,6 +170,7 @@ class ServerStrategy:
 
     def end_pass(self, *, epoch: int) -> None:
         """Wait until no worker has data left; then rows that are not wanted any more go."""
+        self._sender.flush()
         self._link.leave(epoch)
         self._link.evict(epoch)
 
@@ -252,18 +283,22 @@ class ServerStrategy:
 
     def finish(self) -> None:
         """Tell the servers that this worker needs them no more, and hang up."""
+        self._sender.flush()
         self._link.finish()
         self.close()
 
     def close(self) -> None:
         """Hang up."""
+        self._sender.close()
         self._link.close()
 
     def _fetch(
         self, ids: Mapping[str, Array], *, training: bool, sequence: int
     ) -> Mapping[str, Rows]:
         assert training == (sequence > 0)
-        rows, dense_P = self._link.pull(ids, sequence=sequence)
+        interval = self._dense_interval
+        is_due = sequence == 0 or sequence % interval == 1 % interval
+        rows, dense_P = self._link.pull(ids, sequence=sequence, wants_dense=is_due)
         self._flat.set_values(dense_P)
         return rows
 
@@ -308,6 +343,22 @@ class ServerStrategy:
             created=totals["created"],
             evicted=totals["evicted"],
         )
+
+
+def _build_sender(link: Link, cluster: Cluster, optimizer: OptimizerOptions) -> Sender:
+    communicator = cluster.communicator
+    is_sum = optimizer.name == "sgd" or communicator.is_sgd_optimizer
+    num_together = communicator.max_merge_var_num
+    if cluster.mode == "async":
+        return BackgroundSender(
+            link,
+            num_queued=communicator.send_queue_size,
+            num_together=num_together,
+            rule="sum" if is_sum else "mean",
+        )
+    if cluster.mode == "half_async":
+        return DirectSender(link, num_together=num_together, rule="mean")
+    return DirectSender(link, num_together=1, rule="mean")
 
 
 def _sums(parts: list[dict[str, int]]) -> dict[str, int]:

@@ -36,6 +36,7 @@ class ClientOptions:
     authority: Path | None = None  # certificates to believe, if servers use TLS
     deadline_s: float = 180.0  # of one attempt
     give_up_s: float = 600.0  # without an answer
+    num_threads: int = 5  # servers that are asked at a time
 
 
 class ServerClient:
@@ -112,7 +113,8 @@ class ServerGroup:
 
     def __init__(self, endpoints: Sequence[str], options: ClientOptions) -> None:
         self._clients = [ServerClient(endpoint, options) for endpoint in endpoints]
-        self._threads = ThreadPoolExecutor(len(endpoints), thread_name_prefix="ask")
+        num_threads = min(options.num_threads, len(endpoints))
+        self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="ask")
 
     def __len__(self) -> int:
         return len(self._clients)

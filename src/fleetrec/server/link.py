@@ -48,6 +48,7 @@ class Link:
     def __init__(self, topology: Topology, model: ServedModel, options: ClientOptions) -> None:
         self._index = topology.index
         self._incarnation = 0
+        self.last_known = 0  # the last push of an earlier process that any server has
         self._servers = ServerGroup(topology.server_endpoints, options)
         self._model = model
         self._dense_P: Array | None = None
@@ -74,14 +75,18 @@ class Link:
         self._incarnation = max(answer.incarnation for answer in seen) + 1
         answers = self._servers.ask_all(self._message(Kind.HELLO))
         least = min(answers, key=lambda answer: answer.sequence)
+        self.last_known = max(answer.sequence for answer in answers)
         return Standing(sequence=least.sequence, progress=least.array(0, np.uint8).tobytes())
 
-    def pull(self, ids: Mapping[str, Array], *, sequence: int) -> tuple[dict[str, Rows], Array]:
-        """Return rows by table, and the dense numbers.
+    def pull(
+        self, ids: Mapping[str, Array], *, sequence: int, wants_dense: bool = True
+    ) -> tuple[dict[str, Rows], Array]:
+        """Return rows by table, and the dense numbers: those of now, or as they were pulled last.
 
         ``sequence`` is that of the step which the rows are for; 0 only reads.
         """
         count = len(self._servers)
+        wants_dense = wants_dense or self._dense_P is None
         nothing = np.zeros(0, np.int64)
         ways = {
             name: route(store, ids.get(name, nothing), num_servers=count)
@@ -93,7 +98,7 @@ class Link:
                 Kind.PULL,
                 sequence=sequence,
                 arrays=[
-                    np.array([self._versions[server]], np.uint64),
+                    np.array([self._versions[server], wants_dense], np.uint64),
                     *(parts[name][server] for name in self.stores),
                 ],
             )

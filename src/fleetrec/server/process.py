@@ -6,7 +6,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from fleetrec.core.env import STATE, read_state_path, read_token
+from fleetrec.core.env import STATE, read_state_path, read_status_path, read_token
 from fleetrec.core.topology import Topology
 from fleetrec.server.endpoint import Security
 from fleetrec.server.serve import ServerOptions, serve
@@ -41,6 +41,7 @@ def serve_until_told(topology: Topology, directory: Path, *, initial: Path | Non
         endpoint=topology.server_endpoints[topology.index],
         directory=directory,
         initial=initial,
+        status=read_status_path(),
         security=Security(token=read_token()),
     )
     serve(options, is_stopped=is_stopped)

@@ -10,6 +10,7 @@ from fleetrec.server.journal import Durability
 from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service, ServiceOptions
 from fleetrec.server.spec import Portion
+from fleetrec.server.telling import Teller
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ class ServerOptions:
     endpoint: str
     directory: Path
     initial: Path | None = None  # a checkpoint with whose rows a new server begins
+    status: Path | None = None  # where to tell how it goes
     durability: Durability = "process"
     snapshot_bytes: int = 1 << 28
     security: Security = dataclasses.field(default_factory=Security)
@@ -51,6 +53,13 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
             security=options.security,
             num_workers=options.num_workers,
         )
+        teller = None
+        if options.status is not None:
+            teller = Teller(
+                options.status,
+                num_calls=lambda: endpoint.traffic.num_calls,
+                num_held=service.num_held,
+            )
         with endpoint:
             logger.info(
                 "server %d of %d serves on %s",
@@ -59,6 +68,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
                 options.endpoint,
             )
             while not (is_stopped.wait(LOOK_S) or service.is_finished.is_set()):
-                pass
+                if teller is not None:
+                    teller.tell()
     finally:
         memory.close()

@@ -74,6 +74,11 @@ class Service:
             raise WireError(f"{message.kind.name} is no request")
         return self._handlers[message.kind](message)
 
+    def num_held(self) -> int:
+        """Return how many pushes wait for their step."""
+        with self._changed:
+            return self._workers.num_held()
+
     def _recover(self) -> None:
         snapshot = self._memory.snapshot()
         if snapshot is not None:
@@ -159,6 +164,8 @@ class Service:
         for store, ids_N in zip(shard.stores.values(), ids, strict=True):
             check_ids(store, ids_N)
         known = message.array(0, np.uint64)
+        if len(known) != 2:
+            raise WireError("expected the version that is known, and whether news are wanted")
         is_training = message.sequence > 0
         with self._changed:
             if is_training:
@@ -167,14 +174,17 @@ class Service:
                 if waiting is not None:
                     return waiting
             rows = shard.read(ids, as_new=is_training)
-            has_news = len(known) != 1 or int(known[0]) != self._version
-            dense_P = shard.dense.weights_P.numpy() if has_news else np.zeros(0, np.float32)
-            return Message(kind=Kind.OK, sequence=self._version, arrays=[dense_P.copy(), *rows])
+            version, wants_dense = map(int, known)
+            if not wants_dense or version == self._version:
+                dense_P = np.zeros(0, np.float32)
+            else:
+                version, dense_P = self._version, shard.dense.weights_P.numpy().copy()
+            return Message(kind=Kind.OK, sequence=version, arrays=[dense_P, *rows])
 
     def _wait_for_step(self, message: Message, worker: Worker) -> Message | None:
-        is_sync = self._held().model.mode == "sync"
-        first = worker.sequence if is_sync else 1
-        if not first <= message.sequence <= worker.sequence + 1:
+        if self._held().model.mode != "sync":
+            return None
+        if message.sequence not in (worker.sequence, worker.sequence + 1):
             raise WireError(
                 f"worker {message.worker} asks for step {message.sequence}, but its last push is "
                 f"{worker.sequence}"
@@ -192,7 +202,8 @@ class Service:
             worker = self._workers.check_alive(message.worker, message.incarnation)
             if message.sequence <= worker.sequence:
                 return Message(kind=Kind.OK)  # it came before; the answer was lost
-            if message.sequence != worker.sequence + 1 or worker.held is not None:
+            is_next = message.sequence == worker.sequence + 1 and worker.held is None
+            if shard.model.mode == "sync" and not is_next:
                 raise WireError(
                     f"worker {message.worker}: push {message.sequence} does not follow "
                     f"{worker.sequence}"

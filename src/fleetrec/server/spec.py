@@ -13,7 +13,7 @@ from fleetrec.server.wire import Message, WireError
 
 NUM_BUCKETS = 1024
 
-Mode = Literal["sync", "async"]
+Mode = Literal["sync", "async"]  # pushes are held for one step, or applied as they come
 
 
 class ServedModel(Options):

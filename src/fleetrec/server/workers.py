@@ -85,7 +85,11 @@ class Workers:
 
     def has_held(self) -> bool:
         """Tell whether a push waits for its step."""
-        return any(worker.held is not None for worker in self._workers)
+        return self.num_held() > 0
+
+    def num_held(self) -> int:
+        """Return how many pushes wait for their step."""
+        return sum(worker.held is not None for worker in self._workers)
 
     def take_held(self) -> list[Push]:
         """Return the pushes of the step, in the order of workers, and begin the next step."""

@@ -43,3 +43,16 @@ def test_the_second_generation_is_read_by_its_rules():
 def test_an_unknown_setting_is_refused():
     with pytest.raises(ConfigError, match="a_sync_configs: unknown: k_step; known: k_steps"):
         DistributedStrategy().a_sync_configs = {"k_step": 1}
+
+
+def test_settings_of_a_worker_are_passed_on(caplog):
+    strategy = DistributedStrategy()
+    strategy.a_sync_configs = {
+        "max_merge_var_num": 4,
+        "min_send_grad_num_before_recv": 3,
+        "launch_barrier": 1,
+    }
+    communicator = strategy.options().communicator
+    assert communicator.max_merge_var_num == 4
+    assert communicator.max_send_grad_num_before_recv == 3
+    assert caplog.messages == ["a_sync_configs: launch_barrier has no effect"]
