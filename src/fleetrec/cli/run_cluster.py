@@ -39,14 +39,6 @@ def check_cluster(run: RunOptions) -> None:
         )
     if run.cluster.strategy == "geo":
         raise UnavailableError(f"{where}: distribute_strategy geo is not available in this version")
-    if run.save.step_interval:
-        raise UnavailableError(
-            f"{where}: save_step_interval is not available with servers, which keep every step"
-        )
-    if run.save.checkpoint_base_interval > 1:
-        raise UnavailableError(
-            f"{where}: save_checkpoint_base_interval is not available with servers"
-        )
 
 
 def run_cluster(

@@ -1,6 +1,7 @@
 """``fleetrec run`` as one process of several: a server or a worker."""
 
 import contextlib
+import dataclasses
 import logging
 import secrets
 import time
@@ -10,7 +11,7 @@ from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import RunOptions
 from fleetrec.core.env import read_status_path, read_token
 from fleetrec.core.topology import Topology
-from fleetrec.parallel.server import join_cluster
+from fleetrec.parallel.server import Cluster, join_cluster
 from fleetrec.server.process import run_server
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver, StatusObserver
@@ -30,11 +31,11 @@ def take_part(run: RunOptions, folder: RunFolder, topology: Topology, *, resume:
 
 
 def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: bool) -> None:
-    cluster = join_cluster(run.cluster, topology, token=read_token())
     run_id = folder.run_id() or secrets.token_hex(8)
     if run.engine == "cluster" and topology.index == 0:  # else the supervisor has done it
         folder.begin(run_id, fresh=not resume)
     with StopRequest() as stop:
+        cluster = _joined(run, topology, stop)
         around = Surroundings(
             clock=time.monotonic,
             run_id=run_id,
@@ -45,6 +46,12 @@ def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: boo
         trainer = Trainer(_own(run, topology), around, cluster=cluster)
         with contextlib.closing(trainer):
             trainer.train(resume=resume)
+
+
+def _joined(run: RunOptions, topology: Topology, stop: StopRequest) -> Cluster:
+    cluster = join_cluster(run.cluster, topology, token=read_token())
+    client = dataclasses.replace(cluster.client, should_stop=stop.is_requested)
+    return dataclasses.replace(cluster, client=client)
 
 
 def _observer(folder: RunFolder, topology: Topology) -> Observer:

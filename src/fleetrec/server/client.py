@@ -37,6 +37,7 @@ class ClientOptions:
     deadline_s: float = 180.0  # of one attempt
     give_up_s: float = 600.0  # without an answer
     num_threads: int = 5  # servers that are asked at a time
+    should_stop: Callable[[], bool] = lambda: False  # asked while others are waited for
 
 
 class ServerClient:
@@ -63,6 +64,7 @@ class ServerClient:
             if isinstance(answer, Message):
                 begin = now  # it lives
                 told = self._tell_of_workers(answer, told, now)
+                self._check_stop()
                 continue
             if now - begin > self._options.give_up_s:
                 raise UnavailableError(
@@ -72,6 +74,7 @@ class ServerClient:
             if now - told > _SAY_AFTER_S:
                 told = now
                 logger.warning("server %s does not answer: %s; trying again", self.endpoint, answer)
+            self._check_stop()
             time.sleep(_PAUSE_S)
 
     def close(self) -> None:
@@ -92,6 +95,11 @@ class ServerClient:
             if error.code() in _PASSING:
                 return f"{error.code().name}: {error.details()}"
             raise self._refusal(error) from error
+
+    def _check_stop(self) -> None:
+        """Do not wait for a worker that was told to stop, as this one was."""
+        if self._options.should_stop():
+            raise KeyboardInterrupt
 
     def _refusal(self, error: grpc.RpcError) -> FleetRecError:
         kinds = {kind.__name__: kind for kind in (CheckpointError, MismatchError)}
