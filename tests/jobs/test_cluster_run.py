@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from fleetrec.cli.cluster import job_of
+from fleetrec.launch.local import Policy, Supervisor
+from fleetrec.launch.machines import place
 from making import make_data, make_job, tensors_of, write_job
 from multiprocess.launching import is_running, wait_until, wait_until_gone
 
@@ -183,6 +186,25 @@ def test_a_cluster_checkpoint_is_judged_by_one_process(tmp_path):
     records = (tmp_path / f"logs/{tmp_path.name}.train/metrics.jsonl").read_text().splitlines()
     (summed,) = [r for r in map(json.loads, records) if r["event"] == "pass"]
     assert summed["figures"]["SAMPLES"] == 640
+
+
+def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
+    """Whoever sets the variables is a cluster manager; here it is our supervisor."""
+    config = make_cluster_job(tmp_path, epochs=1, **{"class": "cluster_train"})
+    arguments = ("run", "-m", str(config), "-o", f"runner.train.save_checkpoint_path={tmp_path}/c")
+    process = (sys.executable, "-m", "fleetrec", *arguments, "--log-dir", str(tmp_path / "logs"))
+    machines = place(worker_num=2, server_num=1)
+    with job_of(process, machines, state_dir=tmp_path / "held") as job:
+        outcome = Supervisor(
+            job,
+            machines.part,
+            log_dir=tmp_path / "out",
+            policy=Policy(),
+            should_stop=lambda: False,
+        ).run()
+    assert outcome.status == 0, outcome.tail
+    assert (tmp_path / "c/0/MANIFEST.json").is_file()
+    assert "epoch 0 done" in (tmp_path / "out/worker.0").read_text()
 
 
 @pytest.mark.parametrize(
