@@ -43,6 +43,13 @@ void bind_served(nb::class_<Table>& table) {
       .def("see", &see, "ids"_a.noconvert(), "shows"_a.noconvert(), "clicks"_a.noconvert(),
            nb::kw_only(), "now"_a)
       .def(
+          "write",
+          [](Table& self, const Ids& ids, const Matrix& rows) {
+            const nb::gil_scoped_release released;
+            write_rows(self, to_span(ids), to_span(rows));
+          },
+          "ids"_a.noconvert(), "rows"_a.noconvert())
+      .def(
           "check_held",
           [](const Table& self, const Ids& ids) {
             const nb::gil_scoped_release released;

@@ -61,6 +61,21 @@ void read_rows(Table& table, std::span<const std::int64_t> ids, Missing missing,
   });
 }
 
+void write_rows(Table& table, std::span<const std::int64_t> ids, std::span<const float> weights) {
+  const std::size_t dim = table.layout().dim;
+  if (weights.size() != ids.size() * dim) throw std::invalid_argument("expected one row per id");
+  check_held(table, ids);
+  const std::lock_guard lock(table.mutex());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::uint64_t id = to_id(ids[i]);
+    const Place place = table.place(id);
+    Row row = table.find(id, place);
+    if (!row) row = table.create(id, place);
+    std::ranges::copy(weights.subspan(i * dim, dim), row.weights());
+    row.header().version = table.version();
+  }
+}
+
 void see_all(Table& table, const Sights& sights) {
   const std::size_t size = sights.ids.size();
   if (sights.shows.size() != size || sights.clicks.size() != size) {

@@ -390,6 +390,9 @@ class Table:
     ) -> None:
         """Count how often ids were seen in training, and with a click; some may get rows."""
 
+    def write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32]) -> None:
+        """Set the weights of rows, making those that are missing; optimizer state stays."""
+
     def check_held(self, ids: npt.NDArray[np.int64]) -> None:
         """Raise ValueError for an id out of range or in a bucket that is not held here."""
 

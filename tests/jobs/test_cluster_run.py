@@ -188,6 +188,20 @@ def test_a_cluster_checkpoint_is_judged_by_one_process(tmp_path):
     assert summed["figures"]["SAMPLES"] == 640
 
 
+@pytest.mark.parametrize("strategy", ["async", "half_async", "geo"])
+def test_workers_learn_by_every_strategy(tmp_path, strategy):
+    config = make_cluster_job(tmp_path, num_samples=2000, epochs=3, server_num=1)
+    done = run_job(
+        tmp_path,
+        *("-m", str(config), "-o", f"runner.train.distribute_strategy={strategy}"),
+        *("-o", "train={strategy: {mode: {push_num: 5}}}"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.findall(r"epoch 2 done.*AUC=\[([\d.]+)\].*SAMPLES=\[(\d+)\]", done.stdout)
+    assert [count for _, count in found] == ["2000"]
+    assert float(found[0][0]) > 0.75
+
+
 def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
     """Whoever sets the variables is a cluster manager; here it is our supervisor."""
     config = make_cluster_job(tmp_path, epochs=1, **{"class": "cluster_train"})

@@ -2,6 +2,7 @@
 
 import time
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
@@ -10,7 +11,7 @@ from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observers
 from fleetrec.train.passes import Surroundings
 from fleetrec.train.run_folder import RunFolder
-from making import make_data, make_job, run, tensors_of, write_job
+from making import columns_of, make_data, make_job, run, tables_of, tensors_of, write_job
 from multiprocess.cluster import LocalCluster
 
 AUC_TOLERANCE = 0.003
@@ -32,6 +33,7 @@ class Figures:
 def make_learnable(folder, **runner):
     data = make_data(folder / "data", num_samples=6000, num_files=2)
     job = make_job(data, epochs=4, batch_size=32, **runner)
+    job["train"] = {"strategy": {"mode": {"push_num": 10}}}
     job["mode"] = ["train", "infer"]
     return write_job(job, folder / "job.yaml")
 
@@ -64,6 +66,7 @@ def alone(tmp_path_factory):
 COMMUNICATORS = {
     "async": {"FLAGS_communicator_send_queue_size": 3, "FLAGS_communicator_max_merge_var_num": 2},
     "half_async": {"FLAGS_communicator_max_merge_var_num": 2},
+    "geo": {},
 }
 
 
@@ -89,11 +92,35 @@ def test_half_async_of_one_worker_is_sync(tmp_path):
     assert found["sync"] == found["half_async"]
 
 
+def test_geo_of_one_worker_is_one_process(tmp_path, monkeypatch):
+    data = make_data(tmp_path / "data", num_samples=400)
+    job = make_job(data, epochs=2)
+    job["train"] = {"strategy": {"mode": {"push_num": 3}}}
+    for name in ("alone", "geo"):
+        write_job(job, tmp_path / name / "job.yaml")
+    monkeypatch.chdir(tmp_path / "alone")
+    run(tmp_path / "alone" / "job.yaml")
+    with LocalCluster(tmp_path / "run", num_workers=1, num_servers=2) as cluster:
+        cluster.start_workers(tmp_path / "geo" / "job.yaml", mode="geo")
+        cluster.wait()
+    ours, theirs = (load_weights(tmp_path / name / "ckpt" / "1") for name in ("geo", "alone"))
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], atol=1e-6, err_msg=name)
+
+
+def load_weights(checkpoint):
+    dense = load_file(checkpoint / "learn" / "model.safetensors")
+    tables = {name: columns_of(stored) for _, name, stored in tables_of(checkpoint)}
+    rows = {f"{name}/{c}": its[c] for name, its in tables.items() for c in ("ids", "rows", "shows")}
+    return {**dense, **rows}
+
+
 def test_a_stopped_worker_holds_up_nobody_in_async(tmp_path):
     job = make_learnable(tmp_path)
     with LocalCluster(tmp_path / "run", num_workers=2, num_servers=1) as cluster:
         cluster.start_workers(job, mode="async")
-        metrics = tmp_path / "logs" / "worker.0" / "metrics.jsonl"
+        metrics = tmp_path / "logs" / f"{tmp_path.name}.train" / "metrics.jsonl"
         wait_for(lambda: load_lines(metrics) > 1)
         cluster.pause(cluster.workers[1])
         before = load_lines(metrics)

@@ -18,11 +18,12 @@ from fleetrec.train.run_folder import RunFolder
 from fleetrec.train.trainer import Trainer
 
 
-def main(job, mode, index, num_workers, endpoints):
+def main(job, mode, index, num_workers, endpoints, resume=""):
     logging.basicConfig(level=logging.INFO)
     path = Path(job).resolve()
     os.chdir(path.parent)
-    run = load_job(str(path), overrides=()).runs[0]
+    loaded = load_job(str(path), overrides=())
+    run = loaded.runs[0]
     servers = tuple(endpoints.split(","))
     topology = Topology(
         role="worker",
@@ -31,11 +32,13 @@ def main(job, mode, index, num_workers, endpoints):
         num_servers=len(servers),
         server_endpoints=servers,
     )
-    folder = RunFolder(path=Path("logs") / f"worker.{index}")
-    folder.path.mkdir(parents=True, exist_ok=True)
+    name = f"{loaded.workspace.name}.{run.name}" if index == "0" else f"worker.{index}"
+    folder = RunFolder(path=Path("logs") / name)
+    run_id = folder.run_id() or "one"
+    folder.begin(run_id, fresh=False)
     around = Surroundings(
         clock=time.monotonic,
-        run_id="one",
+        run_id=run_id,
         folder=folder,
         observer=Observers(JsonObserver(folder.metrics)),
     )
@@ -44,7 +47,7 @@ def main(job, mode, index, num_workers, endpoints):
     )
     trainer = Trainer(run, around, cluster=cluster)
     with contextlib.closing(trainer):
-        trainer.train()
+        trainer.train(resume=bool(resume))
 
 
 if __name__ == "__main__":

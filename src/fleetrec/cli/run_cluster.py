@@ -37,8 +37,6 @@ def check_cluster(run: RunOptions) -> None:
             "on each machine with TRAINING_ROLE and the other variables that docs/launching.md "
             "lists, or use class: local_cluster"
         )
-    if run.cluster.strategy == "geo":
-        raise UnavailableError(f"{where}: distribute_strategy geo is not available in this version")
 
 
 def run_cluster(

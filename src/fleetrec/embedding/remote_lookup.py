@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from fleetrec._native import BatchLookup
 from fleetrec.core.batch import Batch
 from fleetrec.embedding.collection import EmbeddingCollection
 from fleetrec.embedding.lookup import LookedUp, Lookup, arrays_of
@@ -86,14 +87,7 @@ class RemoteLookup(Lookup):
     ) -> RemoteLookedUp:
         """Look up all vectors, with rows that ``fetch`` gets in one go for all tables."""
         lookups = self._take(batch.ids)
-        labels = None if labels_B is None else labels_B.numpy()
-        listed: dict[str, Listed] = {}
-        for key, lookup in lookups.items():
-            with self.translated(key):
-                lookup.list_ids(*arrays_of(batch.ids), labels=labels)
-            for number, table in enumerate(self._tables[key]):
-                ids_N, shows_N, clicks_N = lookup.listed(number)
-                listed[table] = Listed(ids_N=ids_N, shows_N=shows_N, clicks_N=clicks_N)
+        listed = self._list(lookups, batch, labels_B)
         rows = fetch({name: one.ids_N for name, one in listed.items()}, training=training)
         for key, lookup in lookups.items():
             its = [rows[table] for table in self._tables[key]]
@@ -102,6 +96,26 @@ class RemoteLookup(Lookup):
         if not training:
             self._release(lookups)
         return RemoteLookedUp(vectors=vectors, lookups=lookups, listed=listed, rows=rows)
+
+    def list_ids(self, batch: Batch, *, labels_B: Tensor | None = None) -> dict[str, Listed]:
+        """Return the different ids of a batch, by table; frozen tables are left out."""
+        lookups = self._take(batch.ids)
+        listed = self._list(lookups, batch, labels_B)
+        self._release(lookups)
+        return {name: its for name, its in listed.items() if name not in self._frozen}
+
+    def _list(
+        self, lookups: Mapping[str, BatchLookup], batch: Batch, labels_B: Tensor | None
+    ) -> dict[str, Listed]:
+        labels = None if labels_B is None else labels_B.numpy()
+        listed: dict[str, Listed] = {}
+        for key, lookup in lookups.items():
+            with self.translated(key):
+                lookup.list_ids(*arrays_of(batch.ids), labels=labels)
+            for number, table in enumerate(self._tables[key]):
+                ids_N, shows_N, clicks_N = lookup.listed(number)
+                listed[table] = Listed(ids_N=ids_N, shows_N=shows_N, clicks_N=clicks_N)
+        return listed
 
     def sum(self, looked_up: RemoteLookedUp) -> dict[str, RowStep]:
         """Sum the gradient of the vectors per id, by table; frozen tables are left out."""

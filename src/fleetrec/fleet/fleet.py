@@ -127,8 +127,6 @@ class Fleet:
         """Let an optimizer run on the servers; without a strategy all steps are made together."""
         self._topology()
         cluster = self._cluster if strategy is None else strategy.options()
-        if cluster.strategy == "geo":
-            raise UnavailableError("fleet: the strategy geo is not available in this version")
         return DistributedOptimizer(optimizer, cluster, self._register)
 
     def train_from_dataset(

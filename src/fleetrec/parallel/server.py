@@ -303,9 +303,11 @@ class ServerStrategy:
         return rows
 
     def _seed_step(self, sequence: int) -> None:
-        """Let chance depend on worker and step alone, so that a repeated step is equal."""
-        name = f"{self._seed}/{self._link.worker}/{sequence}"
-        digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+        """Let chance depend on the worker and its place alone, so that a repeated step is equal."""
+        place = self._progress or str(sequence).encode()
+        digest = hashlib.blake2b(
+            f"{self._seed}/{self._link.worker}/".encode() + place, digest_size=8
+        ).digest()
         torch.manual_seed(int.from_bytes(digest, "little"))
 
     def _load_dense(self, weights: Mapping[str, Tensor]) -> None:

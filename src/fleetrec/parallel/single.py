@@ -113,6 +113,11 @@ class SingleStrategy:
             }
         return state
 
+    @property
+    def stores(self) -> Mapping[str, NativeStore]:
+        """Return where the rows are, by table."""
+        return self._stores
+
     def write_tables(self, directory: Path, *, parent: str | None) -> dict[str, WrittenTable]:
         """Write every table, one after the other; each uses all threads."""
         return {

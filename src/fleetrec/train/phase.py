@@ -19,6 +19,7 @@ from fleetrec.data.plan import Share
 from fleetrec.models.base import Model
 from fleetrec.models.load import load_model_class
 from fleetrec.parallel.device import resolve_device
+from fleetrec.parallel.geo import GeoStrategy
 from fleetrec.parallel.server import Cluster, ServerStrategy
 from fleetrec.parallel.single import SingleStrategy
 from fleetrec.parallel.strategy import SavedPhase, State, Strategy
@@ -64,7 +65,8 @@ def build_phase(options: PhaseOptions, run: RunOptions, cluster: Cluster | None 
         raise ConfigError([f"phase {options.name}: {options.model_path}: {error}"]) from error
     make: Callable[..., Strategy] = SingleStrategy
     if cluster is not None:
-        make = functools.partial(ServerStrategy, cluster=cluster)
+        kind = GeoStrategy if cluster.mode == "geo" else ServerStrategy
+        make = functools.partial(kind, cluster=cluster)
     strategy = make(
         model,
         optimizer=model.optimizer(options.optimizer),

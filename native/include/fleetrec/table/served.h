@@ -20,6 +20,10 @@ void check_held(const Table& table, std::span<const std::int64_t> ids);
 void read_rows(Table& table, std::span<const std::int64_t> ids, Missing missing,
                std::span<float> weights, std::span<std::uint8_t> is_there);
 
+// Sets the weights of rows, each id once; those that are missing are made. Their optimizer state
+// stays as it is.
+void write_rows(Table& table, std::span<const std::int64_t> ids, std::span<const float> weights);
+
 // How often each id was seen in training, and how often with a click.
 struct Sights {
   std::span<const std::int64_t> ids;
