@@ -178,6 +178,17 @@ def test_a_bad_row_ends_the_job_with_its_line_and_without_restarts(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_a_mistake_that_only_workers_can_find_is_shown_once_and_not_repeated(tmp_path):
+    make_cluster_job(tmp_path)
+    mistake = ("-o", "hyper_parameters.sparse_inputs_slots=9")
+    done = run_job(tmp_path, "-m", "config.yaml", *mistake)
+    assert done.returncode == 2
+    assert done.stderr.count("sparse_inputs_slots says 9, the data set declares 4") == 1
+    assert re.search(r"error: worker\.\d ended with status 2; logs: logs\n$", done.stderr)
+    assert "started again" not in done.stdout
+    assert "Traceback" not in done.stderr
+
+
 def test_a_cluster_checkpoint_is_judged_by_one_process(tmp_path):
     make_cluster_job(tmp_path, epochs=1)
     done = run_job(tmp_path, "-m", "config.yaml", "-o", "mode=[train, infer]")

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import threading
+import time
 from pathlib import Path
 
 from fleetrec.server.endpoint import Endpoint, Security
@@ -59,6 +60,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
                 options.status,
                 num_calls=lambda: endpoint.traffic.num_calls,
                 num_held=service.num_held,
+                clock=time.monotonic,
             )
         with endpoint:
             logger.info(

@@ -1,6 +1,5 @@
 """A server tells those who watch it how it goes."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,17 +12,23 @@ class Teller:
     """Writes a status now and then: calls per second, and pushes that wait for their step."""
 
     def __init__(
-        self, path: Path, *, num_calls: Callable[[], int], num_held: Callable[[], int]
+        self,
+        path: Path,
+        *,
+        num_calls: Callable[[], int],
+        num_held: Callable[[], int],
+        clock: Callable[[], float],
     ) -> None:
         self._path = path
         self._num_calls = num_calls
         self._num_held = num_held
-        self._time = time.monotonic()
+        self._clock = clock
+        self._time = clock()
         self._counted = 0
 
     def tell(self) -> None:
         """Write a status, if one is due."""
-        now, counted = time.monotonic(), self._num_calls()
+        now, counted = self._clock(), self._num_calls()
         seconds = now - self._time
         if seconds < INTERVAL_S:
             return
