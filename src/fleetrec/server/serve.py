@@ -1,11 +1,13 @@
 """One server process, from its folder to its door."""
 
+import contextlib
 import dataclasses
 import logging
 import threading
 from pathlib import Path
 
 from fleetrec.server.endpoint import Endpoint, Security
+from fleetrec.server.figures import FiguresPage
 from fleetrec.server.journal import Durability
 from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service, ServiceOptions
@@ -25,6 +27,7 @@ class ServerOptions:
     directory: Path
     durability: Durability = "process"
     snapshot_bytes: int = 1 << 28
+    metrics_port: int | None = None
     security: Security = dataclasses.field(default_factory=Security)
 
 
@@ -46,7 +49,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
             security=options.security,
             num_workers=options.num_workers,
         )
-        with endpoint:
+        with endpoint, _figures_page(options, service, endpoint):
             logger.info(
                 "server %d of %d serves on %s",
                 options.index,
@@ -56,3 +59,13 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
             is_stopped.wait()
     finally:
         memory.close()
+
+
+def _figures_page(
+    options: ServerOptions, service: Service, endpoint: Endpoint
+) -> contextlib.AbstractContextManager[object]:
+    if options.metrics_port is None:
+        return contextlib.nullcontext()
+    return FiguresPage(
+        options.metrics_port, lambda: {**service.figures(), **endpoint.traffic.figures()}
+    )
