@@ -30,6 +30,7 @@ def main() -> int:
         directory=given.directory,
         durability=given.durability,
         snapshot_bytes=given.snapshot_bytes,
+        metrics_port=given.metrics_port,
         security=Security(token=read_token(), certificate=given.tls_certificate, key=given.tls_key),
     )
     try:
@@ -62,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=1 << 28,
         help="length of the journal after which a snapshot replaces it",
+    )
+    parser.add_argument(
+        "--metrics-port", type=int, help="serve figures for Prometheus on this port of 127.0.0.1"
     )
     parser.add_argument("--tls-certificate", type=Path, help="serve with TLS (PEM)")
     parser.add_argument("--tls-key", type=Path, help="key of the certificate (PEM)")

@@ -49,6 +49,15 @@ class Traffic:
     num_bytes_out: int = 0
     num_refused: int = 0
 
+    def figures(self) -> dict[str, float]:
+        """Return the counts by name."""
+        return {
+            "calls_total": float(self.num_calls),
+            "bytes_in_total": float(self.num_bytes_in),
+            "bytes_out_total": float(self.num_bytes_out),
+            "refused_total": float(self.num_refused),
+        }
+
 
 class Endpoint:
     """Serves a service until it is left."""

@@ -105,7 +105,8 @@ def read_journal(directory: Path, *, first: int) -> Iterator[bytes]:
     """Yield all records from file ``first`` on; a torn tail of the last file is cut off."""
     numbers = [number for number in segment_numbers(directory) if number >= first]
     if numbers != list(range(first, first + len(numbers))):
-        raise JournalError(f"{directory}: file {first + len(numbers)} of the journal is missing")
+        missing = min(set(range(first, numbers[-1])) - set(numbers))
+        raise JournalError(f"{directory}: file {missing} of the journal is missing")
     for number in numbers:
         torn = yield from _records(segment_path(directory, number))
         if torn is None:

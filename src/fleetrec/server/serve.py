@@ -1,5 +1,6 @@
 """One server process, from its folder to its door."""
 
+import contextlib
 import dataclasses
 import logging
 import threading
@@ -7,6 +8,7 @@ import time
 from pathlib import Path
 
 from fleetrec.server.endpoint import Endpoint, Security
+from fleetrec.server.figures import FiguresPage
 from fleetrec.server.journal import Durability
 from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service, ServiceOptions
@@ -32,6 +34,7 @@ class ServerOptions:
     status: Path | None = None  # where to tell how it goes
     durability: Durability = "process"
     snapshot_bytes: int = 1 << 28
+    metrics_port: int | None = None
     security: Security = dataclasses.field(default_factory=Security)
 
 
@@ -62,7 +65,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
                 num_held=service.num_held,
                 clock=time.monotonic,
             )
-        with endpoint:
+        with endpoint, _figures_page(options, service, endpoint):
             logger.info(
                 "server %d of %d serves on %s",
                 options.index,
@@ -74,3 +77,13 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
                     teller.tell()
     finally:
         memory.close()
+
+
+def _figures_page(
+    options: ServerOptions, service: Service, endpoint: Endpoint
+) -> contextlib.AbstractContextManager[object]:
+    if options.metrics_port is None:
+        return contextlib.nullcontext()
+    return FiguresPage(
+        options.metrics_port, lambda: {**service.figures(), **endpoint.traffic.figures()}
+    )

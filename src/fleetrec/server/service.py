@@ -323,6 +323,20 @@ class Service:
             self._save_state()
         return Message(kind=Kind.OK)
 
+    def figures(self) -> dict[str, float | dict[str, float]]:
+        """Return figures for those who watch: of the server, and by table."""
+        with self._changed:
+            tables = {} if self._shard is None else self._shard.stats()
+            by_table = {
+                f"table_{key}": {name: float(its[key]) for name, its in tables.items()}
+                for key in ("rows", "candidates", "bytes")
+            }
+            return {
+                **by_table,
+                "steps_total": float(max(0, self._version - 1)),
+                "journal_bytes": float(self._memory.num_bytes),
+            }
+
     # Snapshots of all this.
 
     def _snapshot_if_due(self) -> None:
