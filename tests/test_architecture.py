@@ -10,12 +10,15 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "fleetrec"
 NATIVE = Path(__file__).parents[1] / "native"
-ENTRIES = {"__main__", "run", "check", "new", "train_eval", "eval"}  # python -m fleetrec.<verb>
+ENTRIES = {"__main__", "run", "check", "new", "launch_ps", "train_eval", "eval"}  # python -m fleetrec.<verb>
 LAYERS = (  # top to bottom; a package may import only packages on later lines
     {"cli"},
-    {"train"},
+    {"fleet"},
+    {"train", "launch"},
     {"export"},
-    {"parallel", "checkpoint"},
+    {"parallel"},
+    {"server"},
+    {"checkpoint"},
     {"models", "data"},
     {"tasks", "embedding", "nn", "optim"},
     {"features"},
@@ -132,6 +135,11 @@ def test_importing_the_package_is_quick() -> None:
 def test_help_needs_nothing_heavy() -> None:
     loaded = modules_after("import fleetrec.cli.main")
     assert not loaded & {"torch", "numpy", "pydantic", "pyarrow", "onnx"}
+
+
+def test_a_supervisor_needs_nothing_heavy() -> None:
+    loaded = modules_after("import fleetrec.cli.cluster")
+    assert not loaded & {"torch", "numpy", "pydantic", "pyarrow", "grpc"}
 
 
 def test_a_predictor_needs_no_torch() -> None:

@@ -6,12 +6,15 @@
 
 namespace fleetrec {
 
+class Table;
+
 void bind_batch(nanobind::module_& module);
 void bind_cells(nanobind::module_& module);
 void bind_log(nanobind::module_& module);
 void bind_lookup(nanobind::module_& module);
 void bind_parse(nanobind::module_& module);
 void bind_records(nanobind::module_& module);
+void bind_served(nanobind::class_<Table>& table);
 void bind_snapshot(nanobind::module_& module);
 void bind_table(nanobind::module_& module);
 

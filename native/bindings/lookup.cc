@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -54,6 +55,33 @@ void find(BatchLookup& lookup, const Ids& ids, const Ids& offsets, std::size_t n
               {.purpose = training ? Purpose::kTrain : Purpose::kRead,
                .now = now,
                .labels = span_or_empty(labels)});
+}
+
+void list_ids(BatchLookup& lookup, const Ids& ids, const Ids& offsets, std::size_t num_samples,
+              const std::optional<Vector>& weights, const std::optional<Vector>& labels) {
+  const nb::gil_scoped_release released;
+  lookup.list({to_span(ids), to_span(offsets), num_samples, span_or_empty(weights)},
+              {.purpose = Purpose::kTrain, .labels = span_or_empty(labels)});
+}
+
+nb::tuple listed(const BatchLookup& lookup, std::size_t table) {
+  Column<std::int64_t> ids(lookup.num_listed(table));
+  Column<std::uint32_t> shows(ids.span().size());
+  Column<std::uint32_t> clicks(ids.span().size());
+  lookup.copy_listed(table, {ids.span(), shows.span(), clicks.span()});
+  return nb::make_tuple(ids.release(1), shows.release(1), clicks.release(1));
+}
+
+using GivenRows = std::pair<Matrix, Array<const std::uint8_t, nb::ndim<1>>>;
+
+// Python keeps the arrays until the lookup goes on to another batch.
+void use(BatchLookup& lookup, const std::vector<GivenRows>& given) {
+  std::vector<ListedRows> rows;
+  for (const auto& [weights, is_there] : given) {
+    rows.push_back({to_span(weights), to_span(is_there)});
+  }
+  const nb::gil_scoped_release released;
+  lookup.use(rows);
 }
 
 void pad(const BatchLookup& lookup, std::size_t sequence,
@@ -128,9 +156,7 @@ void apply_and_keep(BatchLookup& lookup, const std::optional<Rows>& pooled,
   lookup.apply(gradients, static_cast<float>(lr), Changes::kKeep);
 }
 
-nb::list apply_and_tell(BatchLookup& lookup, const std::optional<Rows>& pooled,
-                        const SequenceArrays& sequences, double lr) {
-  apply_and_keep(lookup, pooled, sequences, lr);
+nb::list tell(const BatchLookup& lookup) {
   nb::list told;
   for (std::size_t table = 0; table < lookup.num_tables(); ++table) {
     Column<std::int64_t> ids(lookup.num_changes(table));
@@ -139,6 +165,22 @@ nb::list apply_and_tell(BatchLookup& lookup, const std::optional<Rows>& pooled,
     told.append(nb::make_tuple(ids.release(1), sums.release(2)));
   }
   return told;
+}
+
+nb::list apply_and_tell(BatchLookup& lookup, const std::optional<Rows>& pooled,
+                        const SequenceArrays& sequences, double lr) {
+  apply_and_keep(lookup, pooled, sequences, lr);
+  return tell(lookup);
+}
+
+nb::list sum(BatchLookup& lookup, const std::optional<Rows>& pooled,
+             const SequenceArrays& sequences) {
+  const Gradients gradients = to_gradients(lookup, pooled, sequences);
+  {
+    const nb::gil_scoped_release released;
+    lookup.sum(gradients);
+  }
+  return tell(lookup);
 }
 
 }  // namespace
@@ -158,6 +200,12 @@ void bind_lookup(nb::module_& module) {
       .def("find", &find, "ids"_a.noconvert(), "offsets"_a.noconvert(), "num_samples"_a,
            "weights"_a.noconvert() = nb::none(), nb::kw_only(), "training"_a, "now"_a = 0,
            "labels"_a.noconvert() = nb::none())
+      .def("list_ids", &list_ids, "ids"_a.noconvert(), "offsets"_a.noconvert(), "num_samples"_a,
+           "weights"_a.noconvert() = nb::none(), nb::kw_only(), "labels"_a.noconvert() = nb::none())
+      .def("listed", &listed, "table"_a)
+      .def_prop_ro("num_samples", &BatchLookup::num_samples)
+      .def("use", &use, "rows"_a.noconvert())
+      .def("sum", &sum, "pooled"_a.noconvert().none(), "sequences"_a.noconvert() = SequenceArrays())
       .def(
           "pool",
           [](const BatchLookup& lookup, const Array<float, nb::ndim<2>>& vectors) {

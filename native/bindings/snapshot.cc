@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -18,7 +19,8 @@ namespace {
 
 // A cut that keeps its table alive.
 struct TableCut {
-  explicit TableCut(std::shared_ptr<Table> cut_table) : table(std::move(cut_table)), cut(*table) {}
+  TableCut(std::shared_ptr<Table> cut_table, std::uint32_t least)
+      : table(std::move(cut_table)), cut(*table, least) {}
 
   std::shared_ptr<Table> table;
   Cut cut;
@@ -39,12 +41,19 @@ nb::dict to_dict(const SnapshotStats& stats) {
   figures["version"] = stats.version;
   figures["fingerprint"] = stats.fingerprint;
   figures["lsn"] = stats.lsn;
+  figures["crcs"] = stats.crcs;
   return figures;
 }
 
+using ShardRange = std::optional<std::pair<std::uint32_t, std::uint32_t>>;
+
 nb::dict write(TableCut& self, const std::filesystem::path& directory, const std::string& kind,
-               std::uint32_t num_shards, std::uint64_t lsn, bool sync) {
-  const SnapshotTarget target{directory, to_kind(kind), num_shards, lsn, sync};
+               std::uint32_t num_shards, std::uint64_t lsn, bool sync, const ShardRange& shards) {
+  SnapshotTarget target{directory, to_kind(kind), num_shards, lsn, sync};
+  if (shards) {
+    target.first_shard = shards->first;
+    target.last_shard = shards->second;
+  }
   const auto stats = [&] {
     const nb::gil_scoped_release released;
     return write_snapshot(*self.table, self.cut, target);
@@ -140,11 +149,11 @@ void bind_snapshot(nb::module_& module) {
     }
   });
   nb::class_<TableCut>(module, "Cut", nb::is_final())
-      .def(nb::init<std::shared_ptr<Table>>(), "table"_a.noconvert(),
-           nb::call_guard<nb::gil_scoped_release>())
+      .def(nb::init<std::shared_ptr<Table>, std::uint32_t>(), "table"_a.noconvert(), nb::kw_only(),
+           "least"_a = 0, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("version", [](const TableCut& self) { return self.cut.version(); })
       .def("write", &write, "directory"_a, nb::kw_only(), "kind"_a, "num_shards"_a = 1, "lsn"_a = 0,
-           "sync"_a = false)
+           "sync"_a = false, "shards"_a = nb::none())
       .def("commit", [](const TableCut& self) {
         const nb::gil_scoped_release released;
         commit_cut(*self.table, self.cut);

@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -60,7 +61,8 @@ std::shared_ptr<Table> make_table(const std::string& name, std::size_t dim,
                                   std::optional<std::uint64_t> num_rows, bool hash_ids,
                                   std::uint64_t salt, const InitialTuple& initial,
                                   const std::string& optimizer, const Named& hyperparameters,
-                                  const Named& guards, const AdmissionTuple& admission) {
+                                  const Named& guards, const AdmissionTuple& admission,
+                                  const std::pair<std::uint32_t, std::uint32_t>& buckets) {
   const auto& [kind, center, scale] = initial;
   const auto& [policy, threshold, show_weight, click_weight] = admission;
   TableOptions options{
@@ -70,6 +72,8 @@ std::shared_ptr<Table> make_table(const std::string& name, std::size_t dim,
       .folds_ids = hash_ids,
       .initializer = {initial_kind(kind), center, scale, salt},
       .admission = {admission_kind(policy), threshold, show_weight, click_weight, salt},
+      .first_bucket = buckets.first,
+      .last_bucket = buckets.second,
   };
   const NamedValues named(hyperparameters.begin(), hyperparameters.end());
   return std::make_shared<Table>(std::move(options),
@@ -287,6 +291,12 @@ std::size_t size(Table& table) {
   return table.size();
 }
 
+std::uint32_t version(Table& table) {
+  const nb::gil_scoped_release released;
+  const std::lock_guard lock(table.mutex());
+  return table.version();
+}
+
 nb::dict stats(Table& table) {
   std::size_t num_rows, num_candidates, num_bytes;
   TableCounts counts;
@@ -316,7 +326,7 @@ void bind_table(nb::module_& module) {
   table
       .def(nb::new_(&make_table), nb::kw_only(), "name"_a, "dim"_a, "num_rows"_a.none(),
            "hash_ids"_a = false, "salt"_a, "initial"_a, "optimizer"_a, "hyperparameters"_a,
-           "guards"_a, "admission"_a)
+           "guards"_a, "admission"_a, "buckets"_a = std::pair(std::uint32_t{0}, kNumBuckets))
       .def("__len__", &size)
       .def("pull", &pull, "ids"_a.noconvert(), nb::kw_only(), "create"_a)
       .def("push", &push, "ids"_a.noconvert(), "grads"_a.noconvert(), nb::kw_only(), "lr"_a)
@@ -327,8 +337,10 @@ void bind_table(nb::module_& module) {
            "clicks"_a.noconvert() = nb::none(), "last_seen"_a.noconvert() = nb::none())
       .def("clear", &clear)
       .def("restore_counts", &restore_counts, nb::kw_only(), "created"_a, "evicted"_a)
+      .def_prop_ro("version", &version)
       .def("stats", &stats);
   bind_eviction(table);
+  bind_served(table);
 }
 
 }  // namespace fleetrec

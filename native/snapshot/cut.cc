@@ -7,8 +7,9 @@
 
 namespace fleetrec {
 
-Cut::Cut(Table& table) {
+Cut::Cut(Table& table, std::uint32_t least) {
   const std::lock_guard lock(table.mutex());
+  table.set_version(std::max(table.version(), least));
   if (table.version() >= std::numeric_limits<std::uint32_t>::max() - 1) {
     throw std::logic_error("table " + table.options().name + ": no version is left for a cut");
   }

@@ -41,6 +41,7 @@ class ShardReader {
     for (std::size_t i = 0; i < block.num_entries; ++i) {
       const auto id = load<std::uint64_t>(&block.content[8 * i]);
       const Place place = check_id(block, id);
+      if (!table_.holds(place.bucket)) continue;
       if (block.kind == BlockKind::kTombstones) {
         table_.remove(id, place);
       } else if (block.kind == BlockKind::kRows) {

@@ -195,6 +195,10 @@ void check_target(const Table& table, const Cut& cut, const SnapshotTarget& targ
                                 std::to_string(kMaxShards) + ", got " +
                                 std::to_string(target.num_shards));
   }
+  if (target.first_shard > target.last_shard.value_or(target.num_shards) ||
+      target.last_shard.value_or(0) > target.num_shards) {
+    throw std::invalid_argument(where + "no such shards");
+  }
   if (target.kind == SnapshotKind::kDelta && cut.parent().version == 0) {
     throw std::logic_error(where + "a delta needs a base that was committed before it");
   }
@@ -217,18 +221,20 @@ SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& targe
   if (target.kind == SnapshotKind::kDelta) header.parent = cut.parent();
   header.version = cut.version();
   header.lsn = target.lsn;
-  std::vector<std::optional<WrittenShard>> shards(target.num_shards);
+  const std::uint32_t first = target.first_shard;
+  std::vector<std::optional<WrittenShard>> shards(target.last_shard.value_or(target.num_shards) -
+                                                  first);
   try {
     parallel_for(shards.size(), [&](std::size_t s) {
       ShardHeader own = header;
-      own.shard = static_cast<std::uint32_t>(s);
+      own.shard = first + static_cast<std::uint32_t>(s);
       shards[s] = write_shard(table, own, target);
     });
     if (target.sync) sync_directory(target.directory);
   } catch (...) {
     for (std::size_t s = 0; s < shards.size(); ++s) {
       std::error_code ignored;
-      const auto name = shard_name(static_cast<std::uint32_t>(s), target.num_shards);
+      const auto name = shard_name(first + static_cast<std::uint32_t>(s), target.num_shards);
       if (shards[s]) std::filesystem::remove(target.directory / name, ignored);
     }
     throw;
@@ -242,6 +248,7 @@ SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& targe
     stats.counts.candidates += shard->counts.candidates;
     stats.num_bytes += shard->num_bytes;
     stats.fingerprint = add_to_fingerprint(stats.fingerprint, shard->crc);
+    stats.crcs.push_back(shard->crc);
   }
   cut.fingerprint_ = stats.fingerprint;
   return stats;

@@ -22,6 +22,7 @@ bool is_absent(const Gradients& gradients) {
 
 void BatchLookup::apply(const Gradients& gradients, float lr, Changes changes) {
   check_found();
+  if (is_listed_) throw std::logic_error("the rows of this lookup are elsewhere; use sum");
   check_gradients(gradients);
   const auto locks = lock_tables();
   check_rows_are_there();
@@ -32,6 +33,18 @@ void BatchLookup::apply(const Gradients& gradients, float lr, Changes changes) {
   if (!is_plain_) point_at(gradients);
   parallel_for(partitions_.size(),
                [&](std::size_t p) { apply(partitions_[p], gradients, lr, has_changes_); });
+}
+
+void BatchLookup::sum(const Gradients& gradients) {
+  check_found();
+  if (!is_listed_) throw std::logic_error("the rows of this lookup are here; use apply");
+  check_gradients(gradients);
+  ++generation_;
+  has_changes_ = true;
+  for (Partition& partition : partitions_) partition.changes.clear();
+  if (is_absent(gradients)) return;
+  if (!is_plain_) point_at(gradients);
+  parallel_for(partitions_.size(), [&](std::size_t p) { sum(partitions_[p], gradients); });
 }
 
 void BatchLookup::check_gradients(const Gradients& gradients) const {
@@ -110,6 +123,21 @@ void BatchLookup::apply(Partition& partition, const Gradients& gradients, float 
     }
     table.optimizer().update(row.weights(table.layout()), row.state(table.layout()), sum, lr);
     row.header().version = table.version();  // a snapshot may have come since the row was found
+  }
+}
+
+void BatchLookup::sum(Partition& partition, const Gradients& gradients) const {
+  if (partition.is_frozen) return;
+  TableChanges& changes = partition.changes;
+  changes.ids.reserve(partition.ids.size());
+  changes.grads.reserve(partition.ids.size() * dim_);
+  std::vector<float> sum(dim_);
+  for (std::size_t r = 0; r < partition.ids.size(); ++r) {
+    const std::span uses(partition.uses.data() + partition.begin[r],
+                         partition.uses.data() + partition.begin[r + 1]);
+    if (partition.is_there[r] == 0 || !sum_up(uses, gradients, sum)) continue;
+    changes.ids.push_back(partition.ids[r]);
+    changes.grads.insert(changes.grads.end(), sum.begin(), sum.end());
   }
 }
 

@@ -96,20 +96,26 @@ BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
 
 void BatchLookup::find(const JaggedIds& batch, const Occasion& occasion) {
   check_batch(batch, occasion);
+  begin(batch);
+  const auto locks = lock_tables();
+  parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], occasion); });
+  removals_before_ = num_removals();
+  is_found_ = true;
+}
+
+// Takes up a batch that was checked: counts its ids, and sorts them by partition.
+void BatchLookup::begin(const JaggedIds& batch) {
   count(batch);
   ++generation_;
   has_changes_ = false;
   is_found_ = false;  // whatever fails from here on leaves a mixture of two batches
+  is_listed_ = false;
   num_samples_ = batch.num_samples;
   is_weighted_ = has_means_ || !batch.weights.empty();
   is_plain_ = !is_weighted_ && sequences_.empty();
   place_lists(batch);
   scatter(batch);
   if (is_weighted_) weigh(batch);
-  const auto locks = lock_tables();
-  parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], occasion); });
-  removals_before_ = num_removals();
-  is_found_ = true;
 }
 
 void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) const {
@@ -294,7 +300,7 @@ void BatchLookup::resolve(Partition& partition, const Occasion& whole_occasion) 
     weights_[items[i].position] = row ? row.weights() : nullptr;
     if (!is_read) partition.row_of[i] = row ? number_of(partition.rows, row) : kNoRow;
   }
-  group(partition);
+  group(partition, partition.rows.size());
 }
 
 Row BatchLookup::look_up(Table& table, const Item& item, Row likely,
@@ -336,13 +342,13 @@ void BatchLookup::check_rows_are_there() const {
 }
 
 // Lists the uses of every row, in the order of the batch.
-void BatchLookup::group(Partition& partition) const {
+void BatchLookup::group(Partition& partition, std::size_t num_rows) const {
   const std::span items(items_.data() + partition.first, partition.row_of.size());
-  partition.begin.assign(partition.rows.size() + 1, 0);
+  partition.begin.assign(num_rows + 1, 0);
   for (const std::uint32_t row : partition.row_of) {
     if (row != kNoRow) ++partition.begin[row + 1];
   }
-  for (std::size_t row = 0; row < partition.rows.size(); ++row) {
+  for (std::size_t row = 0; row < num_rows; ++row) {
     partition.begin[row + 1] += partition.begin[row];
   }
   partition.uses.resize(partition.begin.back());

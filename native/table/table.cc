@@ -24,6 +24,9 @@ void check(const TableOptions& options) {
     throw std::invalid_argument("table " + options.name +
                                 ": ids can be hashed only into a given num_rows");
   }
+  if (options.first_bucket > options.last_bucket || options.last_bucket > kNumBuckets) {
+    throw std::invalid_argument("table " + options.name + ": no such buckets");
+  }
 }
 
 template <typename Value>

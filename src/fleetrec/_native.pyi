@@ -379,6 +379,7 @@ class Table:
         hyperparameters: dict[str, float],
         guards: dict[str, float],
         admission: tuple[str, float, float, float],
+        buckets: tuple[int, int] = (0, 1024),
     ) -> None:
         """Make an empty table.
 
@@ -395,6 +396,8 @@ class Table:
             guards: Any of l2, clip_value, clip_norm, min_weight, max_weight.
             admission: Kind (always, count, probability, score), its threshold, and the weights of
                 a show without and with a click in a score.
+            buckets: First and behind the last that are held here; a snapshot that is read leaves
+                the others out.
 
         Raises:
             ValueError: A name is unknown or a number impossible.
@@ -408,6 +411,37 @@ class Table:
         self, ids: npt.NDArray[np.int64], grads: npt.NDArray[np.float32], *, lr: float
     ) -> None:
         """Apply gradients, summed per id, to the rows that exist."""
+
+    def read(
+        self, ids: npt.NDArray[np.int64], *, as_new: bool
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
+        """Return one row per id and whether it is there; changes nothing.
+
+        Where every id gets a row, ``as_new`` gives missing ones as they will be made; others are
+        zeros.
+
+        Raises:
+            ValueError: An id is out of range or in a bucket that is not held here.
+        """
+
+    def see(
+        self,
+        ids: npt.NDArray[np.int64],
+        shows: npt.NDArray[np.uint32],
+        clicks: npt.NDArray[np.uint32],
+        *,
+        now: int,
+    ) -> None:
+        """Count how often ids were seen in training, and with a click; some may get rows."""
+
+    def write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32]) -> None:
+        """Set the weights of rows, making those that are missing; optimizer state stays."""
+
+    def check_held(self, ids: npt.NDArray[np.int64]) -> None:
+        """Raise ValueError for an id out of range or in a bucket that is not held here."""
+
+    def buckets_of(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
+        """Return the bucket that each id falls into."""
 
     def evict(self, ids: npt.NDArray[np.int64]) -> int:
         """Remove rows; the next delta tells of it. Returns how many there were."""
@@ -452,6 +486,10 @@ class Table:
 
     def evict_beyond(self, *, capacity: int) -> npt.NDArray[np.int64]:
         """Remove the rows seen longest ago until ``capacity`` are left; return their ids."""
+
+    @property
+    def version(self) -> int:
+        """Rises with every cut."""
 
     def stats(self) -> dict[str, int]:
         """Return rows, candidates, bytes, created, evicted."""
@@ -501,6 +539,52 @@ class BatchLookup:
             IndexError: With (number of the feature, id) of the first id of the batch that is out of
                 its table's range; nothing has changed.
         """
+
+    def list_ids(
+        self,
+        ids: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        num_samples: int,
+        weights: npt.NDArray[np.float32] | None = None,
+        *,
+        labels: npt.NDArray[np.float32] | None = None,
+    ) -> None:
+        """List the different ids of a batch instead: its rows are in another process.
+
+        The tables say only which ids there are. ``use`` comes next, and then all is as after
+        ``find``, with ``sum`` in the place of ``apply``.
+
+        Raises:
+            IndexError: As ``find`` does.
+        """
+
+    def listed(
+        self, table: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """Return the different ids of a table, how often each occurs, and how often with a click.
+
+        Ids are those under which rows are kept.
+        """
+
+    def use(self, rows: Sequence[tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]]) -> None:
+        """Take up, by table, the rows of the listed ids and whether they are there.
+
+        The arrays must live until the lookup goes on to another batch.
+        """
+
+    def sum(
+        self,
+        pooled: npt.NDArray[np.float32] | None,
+        sequences: Sequence[npt.NDArray[np.float32] | None] = (),
+    ) -> Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
+        """Sum the gradient of all vectors per row; returns ids and sums by table.
+
+        Rows that are not there, and those of frozen tables, are left out.
+        """
+
+    @property
+    def num_samples(self) -> int:
+        """Of the batch."""
 
     def pool(self, vectors: npt.NDArray[np.float32]) -> None:
         """Write the pooled vectors, one row per sample."""
@@ -570,7 +654,9 @@ class Cut:
     that this one was to hold.
     """
 
-    def __init__(self, table: Table) -> None: ...
+    def __init__(self, table: Table, *, least: int = 0) -> None:
+        """Cut here. The version of the table is raised to ``least`` first, if it is lower."""
+
     @property
     def version(self) -> int:
         """Of the table at the cut."""
@@ -583,7 +669,8 @@ class Cut:
         num_shards: int = 1,
         lsn: int = 0,
         sync: bool = False,
-    ) -> dict[str, int]:
+        shards: tuple[int, int] | None = None,
+    ) -> dict[str, Any]:
         """Write the table as it is now, which is locked meanwhile; see table-snapshot.md.
 
         Args:
@@ -592,6 +679,7 @@ class Cut:
             num_shards: Files, written side by side; from 1 to 1024.
             lsn: Number of the last log record that the table contains.
             sync: Wait until the files are on the disk.
+            shards: First and behind the last that are written here, if others write the rest.
 
         Returns:
             rows, tombstones, candidates, bytes, version, fingerprint, lsn.

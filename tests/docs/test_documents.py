@@ -154,6 +154,7 @@ def test_relative_links_lead_to_a_file_and_a_heading(document):
         ("hyper_parameters", schema.OptimizerKeys),
         ("phase", schema.Phase),
         ("runner", schema.Runner),
+        ("runner", schema.CommunicatorKeys),
     ],
 )
 def test_every_key_of_the_dialect_is_in_its_section_of_the_config_page(title, options):

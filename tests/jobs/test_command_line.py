@@ -153,6 +153,7 @@ VERBS = (
     "table get",
     "table dump",
     "table diff",
+    "launch-ps",
 )
 
 

@@ -8,6 +8,7 @@ import typer
 
 from fleetrec import __version__
 from fleetrec.cli.pipeline_verbs import checkpoint_app, pipeline_app
+from fleetrec.cli.launch_ps import launch_app
 from fleetrec.core.errors import ConfigError, FleetRecError
 
 EXIT_FAILED = 1
@@ -30,6 +31,7 @@ data_app = typer.Typer(help="Look at data as a model would see it.", no_args_is_
 app.add_typer(data_app, name="data")
 app.add_typer(pipeline_app)
 app.add_typer(checkpoint_app, name="checkpoint")
+app.add_typer(launch_app)
 
 JobArgument = Annotated[
     str, typer.Argument(help="A yaml file, a folder with config.yaml, or a model such as rank/dnn.")
@@ -69,7 +71,8 @@ def run(
     job = load_job(model, overrides=override or ())
     from fleetrec.cli.run import run_job
 
-    run_job(job, backend=backend, resume=resume, log_dir=log_dir)
+    arguments = ["-m", model, *(part for text in override or () for part in ("-o", text))]
+    run_job(job, backend=backend, resume=resume, log_dir=log_dir, arguments=arguments)
 
 
 @app.command()

@@ -9,9 +9,12 @@ from pathlib import Path
 from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import console_logging, run_log
 from fleetrec.cli.progress import ProgressObserver
+from fleetrec.cli.run_cluster import check_cluster, run_cluster
 from fleetrec.cli.signals import StopRequest
+from fleetrec.cli.take_part import take_part
 from fleetrec.config.job import Job, RunOptions
-from fleetrec.core.errors import ConfigError, UnavailableError
+from fleetrec.core.env import has_topology, read_topology
+from fleetrec.core.errors import ConfigError
 from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver
@@ -23,8 +26,18 @@ from fleetrec.train.trainer import StoppedError, Trainer
 logger = logging.getLogger(__name__)
 
 
-def run_job(job: Job, *, backend: Path | None, resume: bool, log_dir: Path) -> None:
-    """Run every runner of ``mode``; the first failure ends it."""
+def run_job(
+    job: Job,
+    *,
+    backend: Path | None,
+    resume: bool,
+    log_dir: Path,
+    arguments: Sequence[str] = (),
+) -> None:
+    """Run every runner of ``mode``; the first failure ends it.
+
+    ``arguments`` of the command line say which job it is, for processes that this one starts.
+    """
     if backend is not None and not backend.is_file():
         raise ConfigError([f"-b {backend}: no such file"])
     check_engines(job)
@@ -36,18 +49,21 @@ def run_job(job: Job, *, backend: Path | None, resume: bool, log_dir: Path) -> N
             logger.warning("%s is not used: no runner of this mode is a cluster job", backend)
         for run in job.runs:
             folder = RunFolder(path=log_dir / f"{job.workspace.name}.{run.name}")
-            _run(run, folder, resume=resume)
+            if run.engine == "single":
+                _run(run, folder, resume=resume)
+            elif has_topology():
+                take_part(run, folder, read_topology(), resume=resume)
+            else:
+                told = (*arguments, "--log-dir", str(log_dir))
+                run_cluster(run, folder, arguments=told, resume=resume, log_dir=log_dir)
+                _say_what_is_left(run, folder)
 
 
 def check_engines(job: Job) -> None:
     """Refuse what this version cannot run, before anything runs."""
     for run in job.runs:
         if run.engine != "single":
-            raise UnavailableError(
-                f"runner {run.name}: several processes (class local_cluster or cluster, or more "
-                "than one GPU) are not available in this version; use class: train with device: "
-                "cpu or one GPU"
-            )
+            check_cluster(run)
 
 
 def _run(run: RunOptions, folder: RunFolder, *, resume: bool) -> None:

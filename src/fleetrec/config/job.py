@@ -212,6 +212,24 @@ class DeviceOptions(Options):
     gpus: tuple[int, ...] = (0,)
 
 
+class CommunicatorOptions(Options):
+    """How a worker's gradients go to the servers.
+
+    ``send_queue_size`` steps may wait in ``async``; up to ``max_merge_var_num`` of them are sent as
+    one, summed under SGD (or if ``is_sgd_optimizer`` says so) and averaged otherwise. In
+    ``half_async`` so many steps are always sent as one. The dense network is pulled again after
+    ``max_send_grad_num_before_recv`` steps. Up to ``thread_pool_size`` servers are asked at a time,
+    each for ``rpc_deadline_s`` before it is asked again.
+    """
+
+    send_queue_size: int = Field(default=1, gt=0)
+    max_merge_var_num: int = Field(default=1, gt=0)
+    max_send_grad_num_before_recv: int = Field(default=1, gt=0)
+    thread_pool_size: int = Field(default=5, gt=0)
+    is_sgd_optimizer: bool = False
+    rpc_deadline_s: float = Field(default=180.0, gt=0)
+
+
 class ClusterOptions(Options):
     """How many processes of which role, and how they agree on the weights."""
 
@@ -220,6 +238,8 @@ class ClusterOptions(Options):
     fleet_mode: Literal["ps", "collective", "pslib"] = "ps"
     strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     geo_push_steps: int = Field(default=100, gt=0)
+    max_restarts: int = Field(default=3, ge=0)  # of each process, on one machine
+    communicator: CommunicatorOptions = CommunicatorOptions()
 
 
 class RunOptions(Options):

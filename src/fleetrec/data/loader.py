@@ -14,7 +14,7 @@ from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
 from fleetrec.core.event_time import event_time_of
 from fleetrec.data.decode import Decoded, Decoder, check_filters, id_maps_of
-from fleetrec.data.files import list_files, shuffled_files
+from fleetrec.data.files import DataFile, list_files, shuffled_files
 from fleetrec.data.memory import MemoryRows
 from fleetrec.data.plan import Share, plan_parts
 from fleetrec.data.prefetch import (
@@ -38,6 +38,9 @@ NUM_FAULTS_SHOWN = 10
 class Loader:
     """Reads the files of a data set, or one worker's share of them.
 
+    They are those of its paths, unless the caller has a list of his own. Samples in memory are
+    shuffled for every epoch, unless it is the caller who sees to their order.
+
     Without a ``thread_num``, rows are decoded between the steps, text by all threads that compute:
     they work together in each part of a step, and a thread that decoded ahead would take a
     processor from them and let all the others wait. Where another device computes
@@ -50,12 +53,16 @@ class Loader:
         *,
         seed: int,
         share: Share = ONE_WORKER,
+        files: Sequence[DataFile] | None = None,
+        keeps_order: bool = False,
         cpu_is_idle: bool = False,
     ) -> None:
         self._options = options
         self._seed = seed
-        paths = (options.data_path, *options.more_paths)
-        self.files = tuple(file for path in paths for file in list_files(path))
+        if files is None:
+            paths = (options.data_path, *options.more_paths)
+            files = [file for path in paths for file in list_files(path)]
+        self.files = tuple(files)
         source = build_source(options, self.files)
         check_filters(source)
         weight = options.sample_weight
@@ -75,6 +82,7 @@ class Loader:
             source.num_threads = torch.get_num_threads()
         self._parts = plan_parts(self.files, source, share)
         self._memory: MemoryRows | None = None
+        self._keeps_order = keeps_order
         self._num_bad_rows = 0
         self.report = SlotReport(source.options)
 
@@ -173,7 +181,8 @@ class Loader:
 
     def _from_memory(self, epoch: int, *, start: Cursor) -> Iterator[Decoded]:
         memory = self.load_into_memory()
-        memory.shuffle(seed=self._seed, epoch=epoch)
+        if not self._keeps_order:
+            memory.shuffle(seed=self._seed, epoch=epoch)
         return memory.batches(batch_size=self._options.batch_size, start=start)
 
     def _order(self, epoch: int) -> tuple[Part, ...]:

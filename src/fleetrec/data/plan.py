@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+from fleetrec.core.blocks import block
 from fleetrec.data.files import DataFile
 from fleetrec.data.source import Part, Source
 
@@ -27,7 +28,8 @@ def plan_parts(files: Sequence[DataFile], source: Source, share: Share) -> tuple
     the next row each; files that cannot be cut are read by all, who take turns.
     """
     if len(files) >= share.count:
-        return tuple(whole_part(file) for file in _block(files, share))
+        own = block(len(files), share.index, share.count)
+        return tuple(whole_part(files[i]) for i in own)
     total = sum(file.num_bytes for file in files)
     parts: list[Part] = []
     before = 0
@@ -42,12 +44,6 @@ def plan_parts(files: Sequence[DataFile], source: Source, share: Share) -> tuple
 def whole_part(file: DataFile) -> Part:
     """Return a whole file."""
     return Part(file=file, num_bytes=file.num_bytes)
-
-
-def _block(files: Sequence[DataFile], share: Share) -> Sequence[DataFile]:
-    size, more = divmod(len(files), share.count)
-    first = share.index * size + min(share.index, more)
-    return files[first : first + size + (share.index < more)]
 
 
 def _place_in(file: DataFile, place: float) -> float:

@@ -2,9 +2,13 @@
 
 # Shape suffixes: B samples, L longest list, D width of a row, E pooled vectors side by side.
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,6 +18,9 @@ from fleetrec.core.errors import DataError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection, Group
 from fleetrec.embedding.native_store import NativeStore
+
+Floats = npt.NDArray[np.float32]
+Gradients = tuple[BatchLookup, Floats | None, list[Floats | None]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,71 +53,82 @@ class Lookup:
 
         ``labels_B`` tell clicks from shows, where a table wants to know.
         """
-        self._see_names(batch.ids)
-        vectors: dict[str, Tensor] = {}
-        lookups: dict[str, BatchLookup] = {}
-        for key, group in self._collection.groups.items():
-            lookup = self._idle[key].pop() if self._idle[key] else self._new_lookup(group)
-            self._find(lookup, group, batch, training=training, labels_B=labels_B)
-            if group.pooled:
-                vectors_BE = torch.empty(batch.num_samples, group.width)
-                lookup.pool(vectors_BE.numpy())
-                vectors[key] = vectors_BE.requires_grad_(training)
-            for number, feature in enumerate(group.sequences):
-                lengths_B = lookup.lengths(number)
-                x_BLD = torch.empty(batch.num_samples, int(lengths_B.max(initial=1)), group.dim)
-                lookup.pad(number, x_BLD.numpy())
-                vectors[feature.sequence_input] = x_BLD.requires_grad_(training)
-                vectors[feature.lengths_input] = torch.from_numpy(lengths_B)
-            lookups[key] = lookup
-        looked_up = LookedUp(vectors=vectors, lookups=lookups)
+        lookups = self._take(batch.ids)
+        for key, lookup in lookups.items():
+            ids, offsets, num_samples, weights = arrays_of(batch.ids)
+            with self.translated(key):
+                lookup.find(
+                    ids,
+                    offsets,
+                    num_samples,
+                    weights,
+                    training=training,
+                    now=batch.event_time,
+                    labels=None if labels_B is None else labels_B.numpy(),
+                )
+        looked_up = LookedUp(vectors=self._vectors(lookups, training=training), lookups=lookups)
         if not training:
-            self._release(looked_up)
+            self._release(lookups)
         return looked_up
 
     def push(self, looked_up: LookedUp, *, lr: float | Mapping[str, float]) -> None:
         """Sum the gradient of the vectors per row and apply it; ``lr`` may differ by group."""
+        rates = lr if isinstance(lr, Mapping) else dict.fromkeys(looked_up.lookups, lr)
+        for key, (lookup, pooled, sequences) in self._gradients(looked_up).items():
+            lookup.apply(pooled, sequences, lr=rates[key])
+        self._release(looked_up.lookups)
+
+    def _take(self, ids: KeyedJagged) -> dict[str, BatchLookup]:
+        """Return a lookup for every group, which is this batch's until it is released."""
+        self._see_names(ids)
+        return {
+            key: self._idle[key].pop() if self._idle[key] else self._new_lookup(group)
+            for key, group in self._collection.groups.items()
+        }
+
+    def _release(self, lookups: Mapping[str, BatchLookup]) -> None:
+        for group, lookup in lookups.items():
+            self._idle[group].append(lookup)
+
+    def _vectors(self, lookups: Mapping[str, BatchLookup], *, training: bool) -> dict[str, Tensor]:
+        """Return what ``Batch.embedded`` will hold, from lookups that know their rows."""
+        vectors: dict[str, Tensor] = {}
+        for key, lookup in lookups.items():
+            group = self._collection.groups[key]
+            if group.pooled:
+                vectors_BE = torch.empty(lookup.num_samples, group.width)
+                lookup.pool(vectors_BE.numpy())
+                vectors[key] = vectors_BE.requires_grad_(training)
+            for number, feature in enumerate(group.sequences):
+                lengths_B = lookup.lengths(number)
+                x_BLD = torch.empty(lookup.num_samples, int(lengths_B.max(initial=1)), group.dim)
+                lookup.pad(number, x_BLD.numpy())
+                vectors[feature.sequence_input] = x_BLD.requires_grad_(training)
+                vectors[feature.lengths_input] = torch.from_numpy(lengths_B)
+        return vectors
+
+    def _gradients(self, looked_up: LookedUp) -> dict[str, Gradients]:
+        """Return every lookup with the gradients of its pooled vectors and of its sequences."""
         grads = {
             name: vector.grad.numpy()
             for name, vector in looked_up.vectors.items()
             if vector.grad is not None
         }
+        found: dict[str, Gradients] = {}
         for key, lookup in looked_up.lookups.items():
             sequences = self._collection.groups[key].sequences
-            lookup.apply(
-                grads.get(key),
-                [grads.get(feature.sequence_input) for feature in sequences],
-                lr=lr[key] if isinstance(lr, Mapping) else lr,
-            )
-        self._release(looked_up)
+            found[key] = (lookup, grads.get(key), [grads.get(f.sequence_input) for f in sequences])
+        return found
 
-    def _release(self, looked_up: LookedUp) -> None:
-        for group, lookup in looked_up.lookups.items():
-            self._idle[group].append(lookup)
-
-    def _find(
-        self,
-        lookup: BatchLookup,
-        group: Group,
-        batch: Batch,
-        *,
-        training: bool,
-        labels_B: Tensor | None,
-    ) -> None:
-        ids = batch.ids
+    @contextlib.contextmanager
+    def translated(self, group: str) -> Iterator[None]:
+        """Say what the native lookup of a group says of an id, as a problem of the data."""
         try:
-            lookup.find(
-                ids.values_N.numpy(),
-                ids.offsets.numpy(),
-                ids.num_samples,
-                None if ids.weights_N is None else ids.weights_N.numpy(),
-                training=training,
-                now=batch.event_time,
-                labels=None if labels_B is None else labels_B.numpy(),
-            )
+            yield
         except IndexError as error:
             number, bad_id = error.args
-            raise DataError(self._out_of_range(group.features[number], bad_id)) from None
+            feature = self._collection.groups[group].features[number]
+            raise DataError(self._out_of_range(feature, bad_id)) from None
 
     def _out_of_range(self, feature: EmbeddedFeature, bad_id: int) -> str:
         table = self._collection.tables[feature.table]
@@ -139,3 +157,9 @@ class Lookup:
             [tables.index(name) for name in tables if name in self._frozen],
             {i: f.max_length for i, f in enumerate(features) if f.max_length is not None},
         )
+
+
+def arrays_of(ids: KeyedJagged) -> tuple[Any, Any, int, Any]:
+    """Return ids, offsets, number of samples and weights, if there are any, as arrays."""
+    weights = None if ids.weights_N is None else ids.weights_N.numpy()
+    return ids.values_N.numpy(), ids.offsets.numpy(), ids.num_samples, weights

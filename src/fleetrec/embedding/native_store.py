@@ -22,19 +22,28 @@ from fleetrec.embedding.record import (
     WrittenTable,
     to_hex,
 )
-from fleetrec.embedding.snapshot import live_rows, open_shards, translated
+from fleetrec.embedding.snapshot import Columns, live_rows, open_shards, translated
 from fleetrec.embedding.store import Store
 from fleetrec.embedding.table import RowOptimizer, TableConfig
 
 SHARD_BYTES = 1 << 26  # of weights, roughly: a small table is one file
 MAX_SHARDS = 1024
+ALL_BUCKETS = (0, 1024)
 
 
 class NativeStore(Store):
     """Keeps the Store contract; ``table`` is what batched lookups work on."""
 
-    def __init__(self, config: TableConfig, optimizer: RowOptimizer, *, seed: int) -> None:
+    def __init__(
+        self,
+        config: TableConfig,
+        optimizer: RowOptimizer,
+        *,
+        seed: int,
+        buckets: tuple[int, int] = ALL_BUCKETS,
+    ) -> None:
         self._config = config
+        self._buckets = buckets
         self.table = Table(
             name=config.name,
             dim=config.dim,
@@ -46,6 +55,7 @@ class NativeStore(Store):
             hyperparameters=dict(optimizer.hyperparameters),
             guards=dict(optimizer.guards),
             admission=dataclasses.astuple(config.admission),
+            buckets=buckets,
         )
         self._identity = identity_of(config, optimizer, seed=seed)
         self._fingerprint: str | None = None  # of the snapshot that was committed or read last
@@ -130,7 +140,7 @@ class NativeStore(Store):
                 f"{self._config.dim}"
             )
         try:
-            for block in live_rows(stored.chain):
+            for block in map(self._held, live_rows(stored.chain)):
                 self.table.add_rows(
                     ids=block["ids"].view(np.int64),
                     rows=block["rows"],
@@ -143,6 +153,14 @@ class NativeStore(Store):
         except ValueError as error:
             self.clear()
             raise CheckpointError(f"{where}: table {stored.name}: {error}") from error
+
+    def _held(self, block: Columns) -> Columns:
+        """Return the rows that belong here, where others hold the rest."""
+        if self._buckets == ALL_BUCKETS:
+            return block
+        buckets_N = self.table.buckets_of(block["ids"].view(np.int64))
+        is_held_N = (buckets_N >= self._buckets[0]) & (buckets_N < self._buckets[1])
+        return {name: column[is_held_N] for name, column in block.items()}
 
     def clear(self) -> None:
         """Forget all rows."""

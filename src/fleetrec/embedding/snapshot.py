@@ -6,7 +6,7 @@ The files are described in docs/formats/table-snapshot.md.
 # Shape suffixes: N rows.
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,14 @@ def bucket_of(one: int, *, has_range: bool) -> int:
     return (one if has_range else _mix(one)) % NUM_BUCKETS
 
 
+def fingerprint_of(crcs: Iterable[int]) -> int:
+    """Return the fingerprint of files from their CRCs, in the order of shards."""
+    fingerprint = 0
+    for crc in crcs:
+        fingerprint = _mix((fingerprint + crc) & _MASK)
+    return fingerprint
+
+
 def _blocks(shards: Collection[ShardFile]) -> Iterator[tuple[str, Columns]]:
     for shard in shards:
         while (block := shard.next_block()) is not None:
@@ -142,9 +150,7 @@ def _check_kind(directory: Path, shard: ShardFile, *, is_first: bool) -> None:
 
 
 def _check_fingerprint(directory: Path, shards: list[ShardFile], expected: str | None) -> None:
-    fingerprint = 0
-    for shard in shards:
-        fingerprint = _mix((fingerprint + shard.crc) & _MASK)
+    fingerprint = fingerprint_of(shard.crc for shard in shards)
     if expected is not None and to_hex(fingerprint) != expected:
         raise CheckpointError(
             f"{directory}: has the fingerprint {to_hex(fingerprint)}, expected {expected}: it was "

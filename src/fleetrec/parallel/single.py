@@ -5,11 +5,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fleetrec.config.job import OptimizerOptions, UpdateOptions
 from fleetrec.core.batch import Batch
-from fleetrec.core.errors import CheckpointError, ConfigError
+from fleetrec.core.errors import CheckpointError
+from fleetrec.core.event_time import event_time_of
 from fleetrec.embedding.gradient_norm import row_gradient_squares
 from fleetrec.embedding.lookup import LookedUp, Lookup
 from fleetrec.embedding.native_store import NativeStore
@@ -18,6 +19,8 @@ from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
 from fleetrec.optim.dense import DenseOptimizer, row_rate
 from fleetrec.optim.schedule import learning_rate
+from fleetrec.parallel.freeze import freeze
+from fleetrec.parallel.saved import dense_weights, table_of
 from fleetrec.parallel.strategy import SavedPhase, State, Step
 
 ONE_OPTIMIZER = UpdateOptions()
@@ -50,7 +53,9 @@ class SingleStrategy:
             name: NativeStore(table, self._row_optimizer(name), seed=seed)
             for name, table in collection.tables.items()
         }
-        self._lookup = Lookup(collection, self._stores, frozen=self._freeze(frozen))
+        self._lookup = Lookup(
+            collection, self._stores, frozen=freeze(model, collection.tables, frozen)
+        )
         self._parameters = dict(model.named_parameters())
         self._optimizer = DenseOptimizer(
             [
@@ -58,6 +63,22 @@ class SingleStrategy:
                 for number, options in enumerate(self._optimizers)
             ]
         )
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the worker that loads and saves: there is no other."""
+        return True
+
+    def keep(self, progress: bytes) -> None:
+        """Keep nothing: what this process knows ends with it."""
+
+    def recall(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:  # noqa: ARG002
+        """Meet nobody."""
+        return [content]
 
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch."""
@@ -85,10 +106,10 @@ class SingleStrategy:
         outputs = self._model(batch)
         return Step(outputs=outputs, loss=self._model.loss(outputs, batch))
 
-    def end_pass(self, *, event_time: int) -> None:
+    def end_pass(self, *, epoch: int) -> None:
         """Give up rows by the rules of their tables."""
         for store in self._stores.values():
-            store.evict(now=event_time)
+            store.evict(now=event_time_of(epoch))
 
     def table_stats(self) -> dict[str, dict[str, int]]:
         """Return rows, candidates, bytes, created and evicted of every growing table."""
@@ -106,6 +127,11 @@ class SingleStrategy:
         state["optimizer"] = {**state["optimizer"], STEP: torch.tensor(self._step)}
         return state
 
+    @property
+    def stores(self) -> Mapping[str, NativeStore]:
+        """Return where the rows are, by table."""
+        return self._stores
+
     def write_tables(self, directory: Path, *, parent: str | None) -> dict[str, WrittenTable]:
         """Write every table, one after the other; each uses all threads."""
         return {
@@ -117,7 +143,7 @@ class SingleStrategy:
         """Take up tables exactly; after an error they are empty."""
         try:
             for name, store in self._stores.items():
-                store.load(_table_of(tables, name))
+                store.load(table_of(tables, name))
         except CheckpointError:
             self.clear_tables()
             raise
@@ -143,7 +169,7 @@ class SingleStrategy:
         """Take up model weights and rows, which must fit; optimizers begin anew."""
         self._load_dense(saved.tensors)
         for name, store in self._stores.items():
-            store.load_rows(_table_of(saved.tables, name))
+            store.load_rows(table_of(saved.tables, name))
 
     def variables(self) -> list[str]:
         """Return the names under which parameters and tables are loaded or frozen."""
@@ -167,6 +193,9 @@ class SingleStrategy:
             taken = store.snapshot()
             frozen[name] = {column: taken[column] for column in ("ids", "rows")}
         return frozen
+
+    def close(self) -> None:
+        """Let go of nobody."""
 
     def _number_of(self, variable: str) -> int:
         """Return the number of the optimizer of a parameter or a table."""
@@ -201,11 +230,7 @@ class SingleStrategy:
 
     def _load_dense(self, state: State) -> None:
         try:
-            self._model.load_state_dict(dict(state["model"]))
-        except KeyError as error:
-            raise CheckpointError(
-                "the checkpoint has no weights of a model; name the tables to load with load_vars"
-            ) from error
+            self._model.load_state_dict(dict(dense_weights(state)))
         except RuntimeError as error:
             raise CheckpointError(f"the checkpoint does not fit the model: {error}") from error
 
@@ -219,24 +244,3 @@ class SingleStrategy:
             return batch.with_embedded(looked_up.vectors)
         vectors = {name: vector.to(self._device) for name, vector in looked_up.vectors.items()}
         return batch.to(self._device).with_embedded(vectors)
-
-    def _freeze(self, names: Collection[str]) -> frozenset[str]:
-        parameters: dict[str, nn.Parameter] = dict(self._model.named_parameters())
-        known = {*parameters, *self._stores}
-        unknown = sorted(set(names) - known)
-        if unknown:
-            raise ConfigError(
-                [
-                    f"finetuning_aspect_varnames: the model has no {', '.join(unknown)}; "
-                    f"known: {', '.join(sorted(known))}"
-                ]
-            )
-        for name in set(names) & parameters.keys():
-            parameters[name].requires_grad_(False)  # noqa: FBT003
-        return frozenset(names) & self._stores.keys()
-
-
-def _table_of(tables: Mapping[str, StoredTable], name: str) -> StoredTable:
-    if name not in tables:
-        raise CheckpointError(f"the checkpoint has no table {name!r}")
-    return tables[name]

@@ -33,7 +33,28 @@ class Step:
 
 
 class Strategy(Protocol):
-    """Makes steps and keeps the state of one model."""
+    """Makes steps and keeps the state of one model, alone or together with other workers."""
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the worker that loads and saves for all."""
+        ...
+
+    def keep(self, progress: bytes) -> None:
+        """Say where the run stands behind the next step, for a state that outlives the process."""
+        ...
+
+    def recall(self) -> bytes:
+        """Return what was kept with the last step that counts; nothing in a new run."""
+        ...
+
+    def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:
+        """Meet the other workers; returns what all bring, in their order.
+
+        ``number`` counts meetings of one name in time: 0 for one that takes place once in a run,
+        else the pass plus one.
+        """
+        ...
 
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch; returns the outputs from before the update."""
@@ -43,7 +64,7 @@ class Strategy(Protocol):
         """Return outputs and loss without learning; creates no rows."""
         ...
 
-    def end_pass(self, *, event_time: int) -> None:
+    def end_pass(self, *, epoch: int) -> None:
         """Do what is due after a pass over the data: rows that are not wanted any more go."""
         ...
 
@@ -89,4 +110,8 @@ class Strategy(Protocol):
 
     def frozen_rows(self) -> dict[str, dict[str, Tensor]]:
         """Return ids and rows of every table, for an inference model."""
+        ...
+
+    def close(self) -> None:
+        """Let go of other processes."""
         ...

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fleetrec.core.status import Status, write_status
 from fleetrec.train.events import Interval, PassDone, Place, Tables
 
 logger = logging.getLogger(__name__)
@@ -157,6 +158,34 @@ class JsonObserver:
             stream.write(json.dumps(record, allow_nan=False) + "\n")
 
 
+class StatusObserver:
+    """Tells a supervisor how it goes, in a small file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def step(self, place: Place) -> None:
+        """Write nothing."""
+
+    def interval(self, interval: Interval) -> None:
+        """Write where the run stands."""
+        place = interval.place
+        status = Status(
+            epoch=place.epoch,
+            batch=place.batch,
+            per_s=interval.samples_per_s,
+            loss=_first(interval.figures, "LOSS"),
+            auc=_first(interval.figures, "AUC"),
+        )
+        write_status(self._path, status)
+
+    def pass_done(self, done: PassDone) -> None:
+        """Write nothing: the next pass tells more."""
+
+    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+        """Write nothing."""
+
+
 def duration(seconds: float) -> str:
     """Write seconds as people do: 42s, 3m10s, 2h05m."""
     if not math.isfinite(seconds):
@@ -175,6 +204,12 @@ def _tables(tables: Tables) -> list[str]:
         f"{stats['candidates']} waiting)"
         for name, stats in tables.items()
     ]
+
+
+def _first(figures: Mapping[str, float], name: str) -> float | None:
+    """Return the figure of that name, or of the first task that has one; None if undefined."""
+    found = [value for key, value in figures.items() if key.startswith(name)]
+    return found[0] if found and math.isfinite(found[0]) else None
 
 
 def _short(value: float) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.cursor import Cursor
-from fleetrec.core.event_time import event_time_of
 from fleetrec.parallel.strategy import Step
 from fleetrec.train.dump import open_dump
 from fleetrec.train.events import Kind, Observer, PassDone, Place
@@ -67,7 +66,8 @@ class Pass:
                     break
         self._warn_of_slots()
         if self.kind == "train":
-            phase.strategy.end_pass(event_time=event_time_of(epoch))
+            phase.strategy.end_pass(epoch=epoch)
+        self._merge_workers(epoch)
         figures = phase.scoreboard.figures()
         phase.scoreboard.reset()
         seconds = max(clock() - begin, 1e-9)
@@ -83,6 +83,13 @@ class Pass:
             )
         )
         return figures
+
+    def _merge_workers(self, epoch: int) -> None:
+        """Count what all workers have counted."""
+        scoreboard = self.phase.scoreboard
+        name = f"{self.kind}/{self.epoch_name}/metrics"
+        brought = self.phase.strategy.gather(name, scoreboard.to_bytes(), number=epoch + 1)
+        scoreboard.load_sum(brought)
 
     def _tell(self, batch: Batch, pace: Pace, *, lr: float | None) -> None:
         place = self.place_of(batch)

@@ -17,11 +17,14 @@ from fleetrec.config.job import PhaseOptions, RunOptions, WarmStartOptions
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.data.files import fingerprint
 from fleetrec.data.loader import Loader
+from fleetrec.data.plan import Share
 from fleetrec.models.base import Model
 from fleetrec.models.load import load_model_class
 from fleetrec.parallel.device import resolve_device
+from fleetrec.parallel.geo import GeoStrategy
+from fleetrec.parallel.server import Cluster, ServerStrategy
 from fleetrec.parallel.single import SingleStrategy
-from fleetrec.parallel.strategy import SavedPhase, State
+from fleetrec.parallel.strategy import SavedPhase, State, Strategy
 from fleetrec.train.scoreboard import Scoreboard
 
 logger = logging.getLogger(__name__)
@@ -34,7 +37,7 @@ class PhaseRun:
     options: PhaseOptions
     loader: Loader
     model: Model
-    strategy: SingleStrategy
+    strategy: Strategy
     scoreboard: Scoreboard
 
     def state(self) -> State:
@@ -56,22 +59,22 @@ class PhaseRun:
         return fingerprint(self.loader.files)
 
 
-def build_phase(options: PhaseOptions, run: RunOptions) -> PhaseRun:
-    """Open the data and build the model; the seed alone decides the first weights."""
-    loader = Loader(options.dataset, seed=run.seed, cpu_is_idle=run.device.kind != "cpu")
-    device = resolve_device(run.device)
+def build_phase(options: PhaseOptions, run: RunOptions, cluster: Cluster | None = None) -> PhaseRun:
+    """Open the data and build the model; the seed alone decides the first weights.
+
+    In a cluster the data is this worker's share.
+    """
+    loader = Loader(
+        options.dataset,
+        seed=run.seed,
+        share=_share(cluster),
+        cpu_is_idle=run.device.kind != "cpu",
+    )
     torch.manual_seed(run.seed)
     model_class: Callable[..., Model] = load_model_class(options.model_path)
     try:
         model = model_class(options.model, inputs=loader.inputs)
-        strategy = SingleStrategy(
-            model,
-            optimizer=model.optimizer(options.optimizer),
-            update=options.update,
-            device=device,
-            seed=run.seed,
-            frozen=(*run.warm_start.frozen, *_frozen_by_pattern(model, options.update.frozen)),
-        )
+        strategy = _strategy_of(model, options, run, cluster)
     except ValueError as error:
         raise ConfigError([f"phase {options.name}: {options.model_path}: {error}"]) from error
     tasks = [task.in_training() for task in model.tasks] if run.kind == "train" else model.tasks
@@ -82,6 +85,34 @@ def build_phase(options: PhaseOptions, run: RunOptions) -> PhaseRun:
         strategy=strategy,
         scoreboard=Scoreboard(tasks),
     )
+
+
+def _strategy_of(
+    model: Model, options: PhaseOptions, run: RunOptions, cluster: Cluster | None
+) -> Strategy:
+    update = options.update
+    frozen = (*run.warm_start.frozen, *_frozen_by_pattern(model, update.frozen))
+    optimizer = model.optimizer(options.optimizer)
+    device = resolve_device(run.device)
+    if cluster is None:
+        return SingleStrategy(
+            model, optimizer=optimizer, update=update, device=device, seed=run.seed, frozen=frozen
+        )
+    if update.optimizers or update.clip_norm or optimizer.schedule or optimizer.settings:
+        raise ValueError(
+            "parameter servers move everything by one optimizer with its usual constants; several "
+            "optimizers, schedules and clipping are for one process"
+        )
+    kind = GeoStrategy if cluster.mode == "geo" else ServerStrategy
+    return kind(
+        model, optimizer=optimizer, device=device, seed=run.seed, cluster=cluster, frozen=frozen
+    )
+
+
+def _share(cluster: Cluster | None) -> Share:
+    if cluster is None:
+        return Share()
+    return Share(index=cluster.topology.index, count=cluster.topology.num_workers)
 
 
 def _frozen_by_pattern(model: Model, patterns: Sequence[str]) -> list[str]:

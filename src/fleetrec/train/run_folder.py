@@ -34,6 +34,11 @@ class RunFolder:
         """Where an interrupted run saves itself if the job names no place."""
         return self.path / "checkpoints"
 
+    @property
+    def servers(self) -> Path:
+        """Where servers keep what they hold while the run is not over."""
+        return self.path / "servers"
+
     def begin(self, run_id: str, *, fresh: bool) -> None:
         """Note the identity of the run; a fresh run starts with empty logs."""
         self.path.mkdir(parents=True, exist_ok=True)

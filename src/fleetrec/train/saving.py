@@ -58,7 +58,7 @@ class Saver:
         """Save what is due after an epoch; ``position`` is the beginning of the next."""
         save, epoch = self.run.save, position.epoch - 1
         if save.checkpoint_path and self._is_due(epoch, save.checkpoint_interval):
-            self._checkpoint(save.checkpoint_path / str(epoch), position, figures, epoch=epoch)
+            self.checkpoint(save.checkpoint_path / str(epoch), position, figures, epoch=epoch)
         if save.inference_path and self._is_due(epoch, save.inference_interval):
             self._inference_models(save.inference_path / str(epoch), epoch)
 
@@ -66,7 +66,7 @@ class Saver:
         """Save a step checkpoint if one is due; ``position`` is behind the batch."""
         save, batch = self.run.save, position.batch - 1
         if save.step_path and save.step_interval and batch % save.step_interval == 0:
-            self._checkpoint(
+            self.checkpoint(
                 save.step_path / _batch_name(position), position, {}, epoch=position.epoch
             )
 
@@ -77,7 +77,7 @@ class Saver:
             return self.at_step(save.rolling, position)
         place = save.step_path or save.checkpoint_path or self.folder.checkpoints
         path = place / _batch_name(position)
-        self._checkpoint(path, position, {}, epoch=position.epoch)
+        self.checkpoint(path, position, {}, epoch=position.epoch)
         return path
 
     def at_step(self, rolling: RollingOptions, position: Position) -> Path:
@@ -90,9 +90,10 @@ class Saver:
         is_last = self.run.num_epochs is not None and epoch == self.run.num_epochs - 1
         return is_last or (interval > 0 and (epoch + 1) % interval == 0)
 
-    def _checkpoint(
+    def checkpoint(
         self, path: Path, position: Position, figures: Mapping[str, Any], *, epoch: int
     ) -> None:
+        """Publish a checkpoint of all phases."""
         tensors = {
             f"{phase.options.name}/{file}": group
             for phase in self.phases

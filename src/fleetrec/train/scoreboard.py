@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import torch
+from safetensors.torch import load, save
 from torch import Tensor
 
 from fleetrec.core.batch import Batch
@@ -98,6 +99,17 @@ class Scoreboard:
         self._pass.load(_below("pass.", state))
         self._interval.load(_below("interval.", state))
 
+    def to_bytes(self) -> bytes:
+        """Return all counters, for other workers."""
+        return save(self.state())
+
+    def load_sum(self, parts: Sequence[bytes]) -> None:
+        """Take up the sum of what several workers have counted."""
+        if len(parts) == 1:
+            return
+        states = [load(part) for part in parts]
+        self.load_state({name: _sum([state[name] for state in states]) for name in states[0]})
+
     def _close(self) -> None:
         self._pass.merge(self._interval)
         self._interval.reset()
@@ -116,6 +128,10 @@ def _below(prefix: str, counters: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _name(task: Task, figure: str) -> str:
     return f"{figure}_{task.name}" if task.name else figure
+
+
+def _sum(counters: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(counters)).sum(dim=0)
 
 
 def _mean(loss: Tensor) -> float:

@@ -1,5 +1,7 @@
 """The training loop: epochs, in each epoch the phases, in each phase the batches."""
 
+import functools
+import json
 import logging
 from pathlib import Path
 
@@ -7,6 +9,8 @@ from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, MismatchError
 from fleetrec.export.inference import InferenceModel, plan_inference
+from fleetrec.parallel.server import Cluster
+from fleetrec.parallel.strategy import Step, Strategy
 from fleetrec.train.continuing import continue_run, open_newest
 from fleetrec.train.events import Place
 from fleetrec.train.milestones import build_milestones
@@ -28,12 +32,17 @@ class StoppedError(Exception):
 
 
 class Trainer:
-    """One training run in this process."""
+    """One training run in this process, or one worker of a cluster."""
 
-    def __init__(self, run: RunOptions, around: Surroundings) -> None:
+    def __init__(
+        self, run: RunOptions, around: Surroundings, *, cluster: Cluster | None = None
+    ) -> None:
+        if cluster is not None:
+            run = _first_phase_only(run)
         self._run = run
         self._around = around
-        self._phases = [build_phase(options, run) for options in run.phases]
+        self._cluster = cluster
+        self._phases = [build_phase(options, run, cluster) for options in run.phases]
         self._position = Position()
         self._saver = Saver(
             run=run,
@@ -48,8 +57,8 @@ class Trainer:
 
     def train(self, *, resume: bool = False) -> None:
         """Train to the end, or raise StoppedError."""
-        if not (resume and self._resume()):
-            self._warm_start()
+        if not self._recall():
+            self._start(resume=resume)
         if self._has_all_steps():
             logger.info("all %d steps are done already", self._position.step)
         elif not self._has_more():
@@ -65,8 +74,36 @@ class Trainer:
                 self._position = self._position.next_phase()
             else:
                 self._position = self._position.next_epoch()
-                self._saver.epoch_done(self._position, figures)
+                if self._meeting.is_chief:
+                    self._saver.epoch_done(self._position, figures)
+                self._meeting.gather("saved", b"", number=self._position.epoch)
         self._milestones.end(self._position)
+
+    def close(self) -> None:
+        """Let go of other processes."""
+        for phase in self._phases:
+            phase.strategy.close()
+
+    @property
+    def _meeting(self) -> Strategy:
+        """The strategy by which workers meet; that of the first phase will do."""
+        return self._phases[0].strategy
+
+    def _recall(self) -> bool:
+        """Go on where an earlier process of this worker was, if servers remember one."""
+        kept = self._meeting.recall()
+        if not kept:
+            return False
+        self._position = Position.from_dict(json.loads(kept))
+        logger.info("going on behind step %d of this worker", self._position.step)
+        return True
+
+    def _start(self, *, resume: bool) -> None:
+        """Load what the run begins with; in a cluster the chief does, and tells where it is."""
+        if self._meeting.is_chief and not (resume and self._resume()):
+            self._warm_start()
+        told = self._meeting.gather("start", _to_bytes(self._position), number=0)
+        self._position = Position.from_dict(json.loads(told[0]))
 
     def _has_more(self) -> bool:
         num_epochs = self._run.num_epochs
@@ -87,18 +124,26 @@ class Trainer:
             phase=phase,
             epoch_name=str(epoch),
             dump_path=dump_path and Path(f"{dump_path}_epoch_{epoch}{self._suffix(phase)}"),
-            process=phase.strategy.train_step,
+            process=functools.partial(self._step, phase.strategy),
             place_of=self._place,
             after=self._after,
             is_over=self._has_all_steps,
         )
         return this_pass.go(epoch=epoch, start=self._position.cursor)
 
+    def _step(self, strategy: Strategy, batch: Batch) -> Step:
+        strategy.keep(_to_bytes(self._position.after_batch(batch.cursor)))
+        return strategy.train_step(batch)
+
     def _suffix(self, phase: PhaseRun) -> str:
         return f"_{phase.options.name}" if len(self._phases) > 1 else ""
 
     def _after(self, batch: Batch) -> None:
         self._position = self._position.after_batch(batch.cursor)
+        if self._cluster is not None:
+            if self._around.should_stop():
+                raise KeyboardInterrupt  # the servers have it all
+            return
         self._saver.batch_done(self._position)
         self._milestones.after_step(self._position)
         if self._around.should_stop():
@@ -166,3 +211,15 @@ class Trainer:
             )
             for phase in self._phases
         }
+
+
+def _to_bytes(position: Position) -> bytes:
+    return json.dumps(position.to_dict()).encode()
+
+
+def _first_phase_only(run: RunOptions) -> RunOptions:
+    if len(run.phases) > 1:
+        logger.warning(
+            "runner %s: a cluster trains one phase; %s is the one", run.name, run.phases[0].name
+        )
+    return run.model_copy(update={"phases": run.phases[:1]})

@@ -19,6 +19,9 @@ struct SnapshotTarget {
   std::uint32_t num_shards = 1;
   std::uint64_t lsn = 0;  // last record of the log that the table contains
   bool sync = false;      // wait until the files are on the disk
+  // The shards that this process writes; others write the rest of them.
+  std::uint32_t first_shard = 0;
+  std::optional<std::uint32_t> last_shard = std::nullopt;  // that of all
 };
 
 struct SnapshotStats {
@@ -27,13 +30,15 @@ struct SnapshotStats {
   std::uint32_t version = 0;
   std::uint64_t fingerprint = 0;
   std::uint64_t lsn = 0;
+  std::vector<std::uint32_t> crcs;  // of the files
 };
 
 // A line in the history of a table: what changes behind it belongs to the next delta.
 class Cut {
  public:
-  // Notes where the table stands and raises its version.
-  explicit Cut(Table& table);
+  // Notes where the table stands and raises its version; first to `least`, so that the parts of a
+  // table in several processes can be cut under one number.
+  explicit Cut(Table& table, std::uint32_t least = 0);
 
   const CutMark& parent() const { return parent_; }
   std::uint32_t version() const { return version_; }

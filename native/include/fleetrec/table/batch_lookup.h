@@ -84,6 +84,19 @@ struct TableChanges {
   }
 };
 
+// The different ids of a batch in one table; how often each occurs, and how often with a click.
+struct ListedColumns {
+  std::span<std::int64_t> ids;
+  std::span<std::uint32_t> shows;
+  std::span<std::uint32_t> clicks;
+};
+
+// Rows of listed ids from elsewhere, and which of them are there at all.
+struct ListedRows {
+  std::span<const float> weights;
+  std::span<const std::uint8_t> is_there;
+};
+
 struct IdOutOfRange {
   std::size_t feature;
   std::uint64_t id;
@@ -110,6 +123,20 @@ class BatchLookup {
   // Finds the rows. Throws IdOutOfRange for the first such id of the batch, before anything has
   // changed, here or in a table. After another failure nothing can be asked until a find succeeds.
   void find(const JaggedIds& batch, const Occasion& occasion);
+
+  // Where the rows are elsewhere: lists the different ids of every table instead of finding rows,
+  // in an order that depends on the batch alone. Throws like `find`.
+  void list(const JaggedIds& batch, const Occasion& occasion);
+  std::size_t num_listed(std::size_t table) const;
+  void copy_listed(std::size_t table, const ListedColumns& columns) const;
+
+  // Takes up the rows of the listed ids, by table; they must stay where they are. From here on all
+  // is as after `find`, but that `sum` takes the place of `apply`.
+  void use(std::span<const ListedRows> rows);
+
+  // Sums the gradient of all vectors per row and keeps the sums as changes, for rows that are there
+  // and in no frozen table.
+  void sum(const Gradients& gradients);
 
   // Writes the pooled vectors, num_samples rows of width(). Like all that follow, throws
   // std::logic_error if a table lost rows since find: they are addresses by now.
@@ -166,11 +193,16 @@ class BatchLookup {
     bool is_frozen = false;
     std::size_t first;  // in items_
     std::size_t last;
-    std::vector<Row> rows;              // the different rows that were found
-    std::vector<std::uint32_t> begin;   // by row, where its uses start; one more at the end
-    std::vector<std::uint32_t> uses;    // bags if the batch is plain, else positions
-    std::vector<std::uint32_t> row_of;  // by item; scratch
-    TableChanges changes;               // if they are kept
+    std::vector<Row> rows;               // the different rows that were found
+    std::vector<std::uint32_t> begin;    // by row, where its uses start; one more at the end
+    std::vector<std::uint32_t> uses;     // bags if the batch is plain, else positions
+    std::vector<std::uint32_t> row_of;   // by item; scratch
+    TableChanges changes;                // if they are kept
+    std::vector<std::uint64_t> ids;      // the different ids, if they were only listed
+    std::vector<std::uint32_t> shows;    // of each
+    std::vector<std::uint32_t> clicks;   // of each
+    std::vector<std::uint8_t> is_there;  // of each, as the rows that are used say
+    std::vector<std::uint32_t> slots;    // numbers of ids by hash; scratch
   };
 
   static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
@@ -185,7 +217,11 @@ class BatchLookup {
   void resolve(Partition& partition, const Occasion& occasion);
   Row look_up(Table& table, const Item& item, Row likely, const Occasion& occasion) const;
   bool is_click(const Item& item, const Occasion& occasion) const;
-  void group(Partition& partition) const;
+  void group(Partition& partition, std::size_t num_rows) const;
+  void begin(const JaggedIds& batch);
+  void number(Partition& partition, const Occasion& occasion) const;
+  void use(Partition& partition, const ListedRows& rows, std::size_t first);
+  void sum(Partition& partition, const Gradients& gradients) const;
   static std::uint32_t number_of(std::vector<Row>& rows, const Row& row);
 
   std::vector<std::unique_lock<std::mutex>> lock_tables() const;
@@ -223,7 +259,8 @@ class BatchLookup {
   std::size_t width_ = 0;
   bool has_means_ = false;  // some combiner is neither sum nor none
 
-  bool is_found_ = false;  // all that follows is of one batch
+  bool is_listed_ = false;  // ids were listed, and not looked up
+  bool is_found_ = false;   // all that follows is of one batch
   std::size_t num_samples_ = 0;
   bool is_weighted_ = false;           // scales_ count
   bool is_plain_ = true;               // nothing but sums of rows as they are

@@ -30,6 +30,9 @@ struct TableOptions {
   bool folds_ids = false;                 // ids beyond num_rows share the rows of others
   Initializer initializer;
   Admission admission;
+  // The buckets that are held here; those of other processes stay empty.
+  std::uint32_t first_bucket = 0;
+  std::uint32_t last_bucket = kNumBuckets;
 };
 
 // What happened to a table since it was made.
@@ -77,6 +80,10 @@ class Table {
 
   bool has_range() const { return options_.num_rows.has_value(); }
   bool is_in_range(std::uint64_t id) const { return !has_range() || id < *options_.num_rows; }
+
+  bool holds(std::uint32_t bucket) const {
+    return bucket >= options_.first_bucket && bucket < options_.last_bucket;
+  }
 
   // The id under which the row of an id is kept; all other calls take such ids.
   std::uint64_t row_id(std::uint64_t id) const {

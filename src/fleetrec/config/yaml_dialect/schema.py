@@ -151,6 +151,21 @@ class Phase(Section):
     shuffle_filelist: bool = False
 
 
+class CommunicatorKeys(Section):
+    """``communicator`` of a runner: how gradients go to parameter servers."""
+
+    is_sgd_optimizer: bool = Field(default=False, alias="FLAGS_communicator_is_sgd_optimizer")
+    send_queue_size: Int = Field(default=1, gt=0, alias="FLAGS_communicator_send_queue_size")
+    max_merge_var_num: Int = Field(default=1, gt=0, alias="FLAGS_communicator_max_merge_var_num")
+    max_send_grad_num_before_recv: Int = Field(
+        default=1, gt=0, alias="FLAGS_communicator_max_send_grad_num_before_recv"
+    )
+    thread_pool_size: Int = Field(default=5, gt=0, alias="FLAGS_communicator_thread_pool_size")
+    fake_rpc: bool = Field(default=False, alias="FLAGS_communicator_fake_rpc")
+    rpc_retry_times: Int | None = Field(default=None, ge=0, alias="FLAGS_rpc_retry_times")
+    rpc_deadline: Int = Field(default=180_000, gt=0, alias="FLAGS_rpc_deadline")  # milliseconds
+
+
 class Runner(Section):
     """An entry of ``runner``."""
 
@@ -162,6 +177,8 @@ class Runner(Section):
     distribute_strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     worker_num: Int = Field(default=1, gt=0)
     server_num: Int = Field(default=1, gt=0)
+    max_restarts: Int = Field(default=3, ge=0)
+    communicator: CommunicatorKeys = CommunicatorKeys()
     epochs: Int | None = Field(default=None, gt=0)
     phases: Names = ()
     init_model_path: MaybePath = None

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from fleetrec.config.job import (
     BadRowOptions,
     ClusterOptions,
+    CommunicatorOptions,
     DatasetOptions,
     DenseSlot,
     DeviceOptions,
@@ -22,6 +23,7 @@ from fleetrec.config.job import (
 from fleetrec.config.options import Options
 from fleetrec.config.yaml_dialect.locate import locate_data
 from fleetrec.config.yaml_dialect.schema import (
+    CommunicatorKeys,
     Dataset,
     Phase,
     Runner,
@@ -98,9 +100,15 @@ def _id_rule_problems(dataset: Dataset) -> dict[str, str]:
 
 def runner_notices(runner: Runner) -> dict[str, str]:
     """Return what the user of a runner should know, by key."""
+    notices = {}
     if _is_infer(runner) and (runner.epochs or 1) > 1:
-        return {"epochs": "inference makes one pass"}
-    return {}
+        notices["epochs"] = "inference makes one pass"
+    if runner.communicator.fake_rpc or runner.communicator.rpc_retry_times is not None:
+        notices["communicator"] = (
+            "FLAGS_communicator_fake_rpc and FLAGS_rpc_retry_times have no effect: requests are "
+            "repeated until a server answers, and done once"
+        )
+    return notices
 
 
 def phase_problems(phase: Phase) -> dict[str, str]:
@@ -124,7 +132,21 @@ def runner_problems(runner: Runner) -> dict[str, str]:
         problems["trainer_class"] = "only GeneralTrainer is available"
     if runner.load_vars and not (runner.init_model_path or runner.init_pretraining_model_path):
         problems["load_vars"] = "given without init_model_path"
-    return {**problems, **_save_problems(runner)}
+    return {**problems, **_save_problems(runner), **_cluster_problems(runner)}
+
+
+def _cluster_problems(runner: Runner) -> dict[str, str]:
+    """Return what does not go with parameter servers."""
+    if _engine(runner) == "single" or runner.device != "cpu":
+        return {}
+    problems = {}
+    if runner.save_step_interval > 0:
+        problems["save_step_interval"] = (
+            "with servers, checkpoints are written between epochs; servers keep every step anyway"
+        )
+    if runner.save_checkpoint_base_interval > 1:
+        problems["save_checkpoint_base_interval"] = "servers write whole tables; leave it out"
+    return problems
 
 
 def dataset_options(
@@ -234,6 +256,8 @@ def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel
             fleet_mode=runner.fleet_mode,
             strategy=runner.distribute_strategy,
             geo_push_steps=top.train.strategy.mode.push_num,
+            max_restarts=runner.max_restarts,
+            communicator=_communicator(runner.communicator),
         ),
         phases=tuple(phases),
         num_epochs=1 if is_infer else runner.epochs or 1,
@@ -248,6 +272,17 @@ def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel
         print_interval=runner.print_interval,
         dump_path=_path(runner.runner_result_dump_path),
         show_costs=top.debug,
+    )
+
+
+def _communicator(keys: CommunicatorKeys) -> CommunicatorOptions:
+    return CommunicatorOptions(
+        send_queue_size=keys.send_queue_size,
+        max_merge_var_num=keys.max_merge_var_num,
+        max_send_grad_num_before_recv=keys.max_send_grad_num_before_recv,
+        thread_pool_size=keys.thread_pool_size,
+        is_sgd_optimizer=keys.is_sgd_optimizer,
+        rpc_deadline_s=keys.rpc_deadline / 1000,
     )
 
 

@@ -1,0 +1,45 @@
+"""Tell in one process what another one writes into metrics.jsonl."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fleetrec.train.events import Observer, PassDone
+
+
+class Follower:
+    """Reads a file that grows, and passes on what is new: passes, and what was saved."""
+
+    def __init__(self, path: Path, observer: Observer) -> None:
+        self._path = path
+        self._observer = observer
+        self._offset = path.stat().st_size if path.is_file() else 0
+
+    def look(self) -> None:
+        """Pass on the lines that were finished since the last look."""
+        if not self._path.is_file():
+            return
+        with self._path.open("rb") as stream:
+            stream.seek(self._offset)
+            lines, newline, _ = stream.read().rpartition(b"\n")
+        self._offset += len(lines) + len(newline)
+        for line in lines.splitlines():
+            self._tell(json.loads(line))
+
+    def _tell(self, record: Mapping[str, Any]) -> None:
+        if record["event"] == "saved":
+            self._observer.saved(record["what"], Path(record["path"]), epoch=record["epoch"])
+        elif record["event"] == "pass":
+            figures = {k: float("nan") if v is None else v for k, v in record["figures"].items()}
+            self._observer.pass_done(
+                PassDone(
+                    kind=record["kind"],
+                    phase=record["phase"],
+                    epoch=record["epoch"],
+                    seconds=record["seconds"],
+                    samples_per_s=record["samples_per_s"],
+                    figures=figures,
+                    tables=record["tables"],
+                )
+            )

@@ -1,0 +1,73 @@
+"""``fleetrec run`` as one process of several: a server or a worker."""
+
+import contextlib
+import dataclasses
+import logging
+import secrets
+import time
+from pathlib import Path
+
+from fleetrec.cli.signals import StopRequest
+from fleetrec.config.job import RunOptions
+from fleetrec.core.env import read_status_path, read_token
+from fleetrec.core.topology import Topology
+from fleetrec.parallel.server import Cluster, join_cluster
+from fleetrec.server.process import run_server
+from fleetrec.train.events import Observer, Observers
+from fleetrec.train.observers import JsonObserver, LogObserver, StatusObserver
+from fleetrec.train.passes import Surroundings
+from fleetrec.train.run_folder import RunFolder
+from fleetrec.train.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+def take_part(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: bool) -> None:
+    """Do what the topology says until that is done."""
+    if topology.role == "server":
+        run_server(topology, initial=None)
+    else:
+        _work(run, folder, topology, resume=resume)
+
+
+def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: bool) -> None:
+    run_id = folder.run_id() or secrets.token_hex(8)
+    if run.engine == "cluster" and topology.index == 0:  # else the supervisor has done it
+        folder.begin(run_id, fresh=not resume)
+    with StopRequest() as stop:
+        cluster = _joined(run, topology, stop)
+        around = Surroundings(
+            clock=time.monotonic,
+            run_id=run_id,
+            folder=folder,
+            observer=_observer(folder, topology),
+            should_stop=stop.is_requested,
+        )
+        trainer = Trainer(_own(run, topology), around, cluster=cluster)
+        with contextlib.closing(trainer):
+            trainer.train(resume=resume)
+
+
+def _joined(run: RunOptions, topology: Topology, stop: StopRequest) -> Cluster:
+    cluster = join_cluster(run.cluster, topology, token=read_token())
+    client = dataclasses.replace(cluster.client, should_stop=stop.is_requested)
+    return dataclasses.replace(cluster, client=client)
+
+
+def _observer(folder: RunFolder, topology: Topology) -> Observer:
+    """Let one worker write down what is about all of them."""
+    observers: list[Observer] = [LogObserver(num_phases=1)]
+    if topology.index == 0:
+        observers.append(JsonObserver(folder.metrics))
+    status = read_status_path()
+    if status is not None:
+        observers.append(StatusObserver(status))
+    return Observers(*observers)
+
+
+def _own(run: RunOptions, topology: Topology) -> RunOptions:
+    """Let every worker dump its results into a file of its own."""
+    if run.dump_path is None or topology.num_workers == 1:
+        return run
+    own = Path(f"{run.dump_path}_worker_{topology.index}")
+    return run.model_copy(update={"dump_path": own})

@@ -1,0 +1,135 @@
+"""The only reader of the environment: what a launcher told this process."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from fleetrec.core.errors import ConfigError
+from fleetrec.core.topology import Role, Topology
+
+TOKEN = "FLEETREC_TOKEN"
+STATUS = "FLEETREC_STATUS"
+STATE = "FLEETREC_STATE"
+
+ROLE = "TRAINING_ROLE"
+ENDPOINTS = "PADDLE_PSERVERS_IP_PORT_LIST"
+NUM_WORKERS = "PADDLE_TRAINERS_NUM"
+WORKER_INDEX = "PADDLE_TRAINER_ID"
+WORKER_ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS"
+HOST = "POD_IP"
+PORT = "PADDLE_PORT"
+
+LAUNCHER = "start it with python -m fleetrec.launch_ps, or set the variable"
+
+
+def read_topology() -> Topology:
+    """Return the part of this process as its launcher wrote it into the environment."""
+    return topology_of(os.environ)
+
+
+def has_topology() -> bool:
+    """Tell whether a launcher of several processes started this one."""
+    return ROLE in os.environ
+
+
+def read_worker_endpoints() -> tuple[str, ...]:
+    """Return where workers listen, or nothing: ours do not."""
+    return _endpoints(os.environ, WORKER_ENDPOINTS) if os.environ.get(WORKER_ENDPOINTS) else ()
+
+
+def read_token() -> str | None:
+    """Return the secret that the processes of a job share, if they have one."""
+    return os.environ.get(TOKEN) or None
+
+
+def read_status_path() -> Path | None:
+    """Return the file in which this process shall tell how it goes, if somebody watches."""
+    path = os.environ.get(STATUS)
+    return Path(path) if path else None
+
+
+def read_state_path() -> Path | None:
+    """Return the folder in which this server shall keep what it holds, across its own death."""
+    path = os.environ.get(STATE)
+    return Path(path) if path else None
+
+
+def environment_with(added: Mapping[str, str], *, unless_set: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a child: this process' own, with some variables set."""
+    return {**unless_set, **os.environ, **added}
+
+
+def topology_of(environ: Mapping[str, str]) -> Topology:
+    """Read the variables of Paddle's launchers."""
+    role = _role(environ)
+    endpoints = _endpoints(environ, ENDPOINTS)
+    num_workers = _number(environ, NUM_WORKERS, least=1)
+    if role == "worker":
+        index = _number(environ, WORKER_INDEX, least=0)
+        if index >= num_workers:
+            raise _wrong(WORKER_INDEX, f"a number below {NUM_WORKERS}={num_workers}", str(index))
+    else:
+        index = _server_index(environ, endpoints)
+    return Topology(
+        role=role,
+        index=index,
+        num_workers=num_workers,
+        num_servers=len(endpoints),
+        server_endpoints=endpoints,
+    )
+
+
+def _role(environ: Mapping[str, str]) -> Role:
+    given = _given(environ, ROLE)
+    if given == "TRAINER":
+        return "worker"
+    if given == "PSERVER":
+        return "server"
+    raise _wrong(ROLE, "TRAINER or PSERVER", given)
+
+
+def _server_index(environ: Mapping[str, str], endpoints: tuple[str, ...]) -> int:
+    own = f"{_given(environ, HOST)}:{_given(environ, PORT)}"
+    if own not in endpoints:
+        raise ConfigError(
+            [
+                f"{HOST} and {PORT}: {own} is not in {ENDPOINTS}={','.join(endpoints)}; "
+                "set both to the server's own place in that list"
+            ]
+        )
+    return endpoints.index(own)
+
+
+def _endpoints(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    given = _given(environ, name)
+    endpoints = tuple(part.strip() for part in given.split(","))
+    for endpoint in endpoints:
+        host, _, port = endpoint.rpartition(":")
+        if not host or not is_port(port):
+            raise _wrong(name, "host:port, separated by commas", given)
+    if len(set(endpoints)) < len(endpoints):
+        raise _wrong(name, "every host:port once", given)
+    return endpoints
+
+
+def is_port(text: str) -> bool:
+    """Tell whether a text is the number of a port."""
+    return text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 16
+
+
+def _number(environ: Mapping[str, str], name: str, *, least: int) -> int:
+    given = _given(environ, name)
+    if not (given.isascii() and given.isdecimal()) or int(given) < least:
+        raise _wrong(name, f"a whole number of at least {least}", given)
+    return int(given)
+
+
+def _given(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name, "").strip()
+    if not value:
+        raise ConfigError([f"{name}: not in the environment; {LAUNCHER}"])
+    return value
+
+
+def _wrong(name: str, expected: str, came: str) -> ConfigError:
+    return ConfigError([f"{name}: expected {expected}, got {came!r} in the environment"])

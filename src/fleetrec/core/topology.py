@@ -1,0 +1,26 @@
+"""Which process of a job this is, and where its servers are."""
+
+import dataclasses
+from typing import Literal
+
+Role = Literal["worker", "server"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """The part of one process: number ``index`` of those with the same role."""
+
+    role: Role
+    index: int
+    num_workers: int
+    num_servers: int
+    server_endpoints: tuple[str, ...]  # host:port, in the order of the servers
+
+    def __post_init__(self) -> None:
+        count = self.num_workers if self.role == "worker" else self.num_servers
+        if not 0 <= self.index < count:
+            raise ValueError(f"{self.role} {self.index} of {count} does not exist")
+        if len(self.server_endpoints) != self.num_servers:
+            raise ValueError(
+                f"{self.num_servers} servers, but {len(self.server_endpoints)} endpoints"
+            )

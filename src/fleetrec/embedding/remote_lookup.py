@@ -1,0 +1,138 @@
+"""Lookups whose rows are held by other processes."""
+
+# Shape suffixes: N different ids of a batch, M of them with a gradient, D width of a row.
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from fleetrec._native import BatchLookup
+from fleetrec.core.batch import Batch
+from fleetrec.embedding.collection import EmbeddingCollection
+from fleetrec.embedding.lookup import LookedUp, Lookup, arrays_of
+from fleetrec.embedding.native_store import NativeStore
+
+Array = npt.NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The different ids of a batch in one table; how often each occurs, and with a click."""
+
+    ids_N: Array
+    shows_N: Array
+    clicks_N: Array
+
+    def at(self, places: Array) -> "Listed":
+        """Return some of them, in this order."""
+        return Listed(
+            ids_N=self.ids_N[places], shows_N=self.shows_N[places], clicks_N=self.clicks_N[places]
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The rows of listed ids, and which of them are there at all."""
+
+    rows_ND: Array
+    is_there_N: Array
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RowStep:
+    """What a batch does to one table: all ids that it saw, the first M of them with a gradient."""
+
+    seen: Listed
+    grads_MD: Array
+
+
+class Fetch(Protocol):
+    """Gets rows from wherever they are."""
+
+    def __call__(self, ids: Mapping[str, Array], *, training: bool) -> Mapping[str, Rows]:
+        """Return the rows of ids by table; outside of training, missing ones are zeros."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLookedUp(LookedUp):
+    """Vectors made of rows from elsewhere, and what a push will say about them."""
+
+    listed: Mapping[str, Listed]
+    rows: Mapping[str, Rows]  # the lookups point into them
+
+
+class RemoteLookup(Lookup):
+    """Pools rows that are fetched for every batch, and sums gradients for sending them back."""
+
+    def __init__(
+        self,
+        collection: EmbeddingCollection,
+        stores: Mapping[str, NativeStore],
+        *,
+        frozen: Collection[str] = (),
+    ) -> None:
+        super().__init__(collection, stores, frozen=frozen)
+        self._tables = {
+            key: list(dict.fromkeys(feature.table for feature in group.features))
+            for key, group in collection.groups.items()
+        }
+
+    def fetch(
+        self, batch: Batch, fetch: Fetch, *, training: bool, labels_B: Tensor | None = None
+    ) -> RemoteLookedUp:
+        """Look up all vectors, with rows that ``fetch`` gets in one go for all tables."""
+        lookups = self._take(batch.ids)
+        listed = self._list(lookups, batch, labels_B)
+        rows = fetch({name: one.ids_N for name, one in listed.items()}, training=training)
+        for key, lookup in lookups.items():
+            its = [rows[table] for table in self._tables[key]]
+            lookup.use([(one.rows_ND, one.is_there_N) for one in its])
+        vectors = self._vectors(lookups, training=training)
+        if not training:
+            self._release(lookups)
+        return RemoteLookedUp(vectors=vectors, lookups=lookups, listed=listed, rows=rows)
+
+    def list_ids(self, batch: Batch, *, labels_B: Tensor | None = None) -> dict[str, Listed]:
+        """Return the different ids of a batch, by table; frozen tables are left out."""
+        lookups = self._take(batch.ids)
+        listed = self._list(lookups, batch, labels_B)
+        self._release(lookups)
+        return {name: its for name, its in listed.items() if name not in self._frozen}
+
+    def _list(
+        self, lookups: Mapping[str, BatchLookup], batch: Batch, labels_B: Tensor | None
+    ) -> dict[str, Listed]:
+        labels = None if labels_B is None else labels_B.numpy()
+        listed: dict[str, Listed] = {}
+        for key, lookup in lookups.items():
+            with self.translated(key):
+                lookup.list_ids(*arrays_of(batch.ids), labels=labels)
+            for number, table in enumerate(self._tables[key]):
+                ids_N, shows_N, clicks_N = lookup.listed(number)
+                listed[table] = Listed(ids_N=ids_N, shows_N=shows_N, clicks_N=clicks_N)
+        return listed
+
+    def sum(self, looked_up: RemoteLookedUp) -> dict[str, RowStep]:
+        """Sum the gradient of the vectors per id, by table; frozen tables are left out."""
+        steps: dict[str, RowStep] = {}
+        for key, (lookup, pooled, sequences) in self._gradients(looked_up).items():
+            sums = lookup.sum(pooled, sequences)
+            for table, (ids_M, grads_MD) in zip(self._tables[key], sums, strict=True):
+                if table not in self._frozen:
+                    seen = _gradients_first(looked_up.listed[table], ids_M)
+                    steps[table] = RowStep(seen=seen, grads_MD=grads_MD)
+        self._release(looked_up.lookups)
+        return steps
+
+
+def _gradients_first(listed: Listed, ids_M: Array) -> Listed:
+    """Put the ids that have a gradient in front, in the order of the gradients."""
+    if len(ids_M) == len(listed.ids_N):
+        return listed
+    has_grad_N = np.isin(listed.ids_N, ids_M)
+    return listed.at(np.concatenate([np.flatnonzero(has_grad_N), np.flatnonzero(~has_grad_N)]))

@@ -1,0 +1,67 @@
+"""The way of samples from worker to worker, for a shuffle over all of them."""
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator, Sequence
+
+from torch import distributed
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from fleetrec.core.batch import Inputs
+from fleetrec.core.errors import UnavailableError
+from fleetrec.core.topology import Topology
+from fleetrec.data.block import Block
+from fleetrec.data.memory import Exchange
+from fleetrec.parallel.exchange import GroupExchange
+
+Gather = Callable[[bytes], list[bytes]]
+
+
+class Alone:
+    """There are no other workers."""
+
+    index = 0
+    count = 1
+
+    def all_to_all(self, blocks: Sequence[Block]) -> list[Block]:
+        """Return what was to be sent to this worker itself."""
+        return list(blocks)
+
+
+@contextlib.contextmanager
+def connected_workers(topology: Topology, inputs: Inputs, gather: Gather) -> Iterator[Exchange]:
+    """Give the way to all other workers, who must come too; it is closed behind the block."""
+    if topology.num_workers == 1:
+        yield Alone()
+        return
+    if distributed.is_initialized():
+        raise UnavailableError("global_shuffle: the program has a process group of its own already")
+    store = _meet(topology, gather)
+    distributed.init_process_group(
+        "gloo", store=store, rank=topology.index, world_size=topology.num_workers
+    )
+    try:
+        group = distributed.group.WORLD
+        assert group is not None
+        yield GroupExchange(group, inputs=inputs)
+    finally:
+        distributed.destroy_process_group()
+
+
+def _meet(topology: Topology, gather: Gather) -> TCPStore:
+    """Let all workers connect to the first, whose address they learn from the servers."""
+    if topology.index == 0:
+        host = own_address(topology.server_endpoints[0])
+        store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        gather(f"{host}:{store.port}".encode())
+        return store
+    host, _, port = gather(b"-")[0].decode().rpartition(":")
+    return TCPStore(host, int(port), is_master=False)
+
+
+def own_address(endpoint: str) -> str:
+    """Return the address that this machine has on the way to another."""
+    host, _, port = endpoint.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # sends nothing
+        probe.connect((host, int(port)))
+        return str(probe.getsockname()[0])

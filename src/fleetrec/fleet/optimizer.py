@@ -1,0 +1,67 @@
+"""Optimizers by the names that programs use, and what they make of a model."""
+
+from collections.abc import Callable
+
+import torch
+
+from fleetrec.config.job import ClusterOptions, OptimizerName, OptimizerOptions
+from fleetrec.fleet.program import Program
+from fleetrec.models.base import Model
+from fleetrec.parallel.single import SingleStrategy
+
+
+class Optimizer:
+    """How weights move, in the dense network and in the tables alike."""
+
+    name: OptimizerName
+
+    def __init__(self, learning_rate: float = 0.001) -> None:
+        self.options = OptimizerOptions(name=self.name, lr=learning_rate)
+
+    def minimize(self, model: Model, *, seed: int = 0) -> Program:
+        """Return the program that trains a model in this process alone."""
+        program = Program(model, optimizer=self.options, seed=seed)
+        strategy = SingleStrategy(
+            model, optimizer=self.options, device=torch.device("cpu"), seed=seed
+        )
+        program.use(strategy)
+        return program
+
+
+class SGD(Optimizer):
+    """Plain gradient descent."""
+
+    name = "sgd"
+
+
+class Adam(Optimizer):
+    """Adam; rows of a table are moved only in steps that touch them."""
+
+    name = "adam"
+
+
+class Adagrad(Optimizer):
+    """Adagrad."""
+
+    name = "adagrad"
+
+
+class DistributedOptimizer:
+    """An optimizer that runs on servers."""
+
+    def __init__(
+        self, optimizer: Optimizer, cluster: ClusterOptions, register: Callable[[Program], None]
+    ) -> None:
+        self._optimizer = optimizer
+        self._cluster = cluster
+        self._register = register
+
+    def minimize(self, model: Model, *, seed: int = 0) -> Program:
+        """Return the program that trains a model with servers, once fleet.init_worker was called.
+
+        All workers have to give the same seed.
+        """
+        options = self._optimizer.options
+        program = Program(model, optimizer=options, seed=seed, cluster=self._cluster)
+        self._register(program)
+        return program

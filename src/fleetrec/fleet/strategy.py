@@ -1,0 +1,110 @@
+"""How workers agree on the weights, in the words of both generations of the Fleet API."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from fleetrec.config.job import ClusterOptions, CommunicatorOptions
+from fleetrec.core.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+
+# What a worker's settings are called in a job; the others have no counterpart here.
+_SETTINGS = MappingProxyType(
+    {
+        "max_merge_var_num": "max_merge_var_num",
+        "send_queue_size": "send_queue_size",
+        "min_send_grad_num_before_recv": "max_send_grad_num_before_recv",
+        "thread_pool_size": "thread_pool_size",
+    }
+)
+_WITHOUT_EFFECT = ("independent_recv_thread", "launch_barrier", "send_wait_times")
+
+
+class DistributedStrategy:
+    """The second generation: ``a_sync`` alone is async, with ``k_steps`` it is geo, else sync."""
+
+    def __init__(self) -> None:
+        self.a_sync = True
+        self._configs: dict[str, int] = {"k_steps": 0}
+
+    @property
+    def a_sync_configs(self) -> dict[str, int]:
+        """Return what was set."""
+        return dict(self._configs)
+
+    @a_sync_configs.setter
+    def a_sync_configs(self, configs: Mapping[str, int]) -> None:
+        known = ("k_steps", *_SETTINGS, *_WITHOUT_EFFECT)
+        unknown = sorted(set(configs) - set(known))
+        if unknown:
+            raise ConfigError(
+                [f"a_sync_configs: unknown: {', '.join(unknown)}; known: {', '.join(known)}"]
+            )
+        for name in configs.keys() & set(_WITHOUT_EFFECT):
+            logger.warning("a_sync_configs: %s has no effect", name)
+        self._configs |= configs
+
+    def options(self) -> ClusterOptions:
+        """Return the strategy as jobs name it."""
+        steps = self._configs["k_steps"]
+        if steps < 0 or (steps and not self.a_sync):
+            raise ConfigError(
+                [f"a_sync_configs: k_steps {steps} does not go with a_sync {self.a_sync}"]
+            )
+        settings = {ours: self._configs[n] for n, ours in _SETTINGS.items() if n in self._configs}
+        communicator = CommunicatorOptions.model_validate(settings)
+        if steps:
+            return ClusterOptions(strategy="geo", geo_push_steps=steps, communicator=communicator)
+        strategy: Literal["async", "sync"] = "async" if self.a_sync else "sync"
+        return ClusterOptions(strategy=strategy, communicator=communicator)
+
+
+@dataclasses.dataclass(kw_only=True)
+class DistributeTranspilerConfig:
+    """The first generation; what its switches mean together is not what their names say."""
+
+    sync_mode: bool = True
+    runtime_split_send_recv: bool = False
+    geo_sgd_mode: bool = False
+    geo_sgd_need_push_nums: int = 100
+
+    def options(self) -> ClusterOptions:
+        """Return the strategy as jobs name it."""
+        if self.geo_sgd_mode:
+            return ClusterOptions(strategy="geo", geo_push_steps=self.geo_sgd_need_push_nums)
+        if self.sync_mode:
+            return ClusterOptions(strategy="sync")
+        return ClusterOptions(strategy="async" if self.runtime_split_send_recv else "half_async")
+
+
+class StrategyFactory:
+    """The first generation, by name."""
+
+    @staticmethod
+    def create_sync_strategy() -> DistributeTranspilerConfig:
+        """Let all workers make every step together."""
+        return DistributeTranspilerConfig()
+
+    @staticmethod
+    def create_async_strategy() -> DistributeTranspilerConfig:
+        """Let no worker wait for another."""
+        return DistributeTranspilerConfig(sync_mode=False, runtime_split_send_recv=True)
+
+    @staticmethod
+    def create_half_async_strategy() -> DistributeTranspilerConfig:
+        """Let a worker wait for its own pushes only."""
+        return DistributeTranspilerConfig(sync_mode=False)
+
+    @staticmethod
+    def create_geo_strategy(update_frequency: int = 100) -> DistributeTranspilerConfig:
+        """Let workers learn for themselves, and meet every so many steps."""
+        return DistributeTranspilerConfig(
+            sync_mode=False, geo_sgd_mode=True, geo_sgd_need_push_nums=update_frequency
+        )
+
+
+Strategy = DistributedStrategy | DistributeTranspilerConfig

@@ -1,0 +1,27 @@
+"""A worker joins the others."""
+
+import torch
+
+from fleetrec.core.env import read_token
+from fleetrec.core.topology import Topology
+from fleetrec.fleet.program import Program
+from fleetrec.parallel.geo import GeoStrategy
+from fleetrec.parallel.server import ServerStrategy, join_cluster
+
+
+def connect(program: Program, topology: Topology) -> ServerStrategy:
+    """Let a program make its steps with the servers; returns when all workers can."""
+    assert program.cluster is not None
+    cluster = join_cluster(program.cluster, topology, token=read_token())
+    kind = GeoStrategy if cluster.mode == "geo" else ServerStrategy
+    strategy = kind(
+        program.model,
+        optimizer=program.optimizer,
+        device=torch.device("cpu"),
+        seed=program.seed,
+        cluster=cluster,
+    )
+    program.use(strategy)
+    if not strategy.recall():
+        strategy.gather("start", b"", number=0)  # the first worker has brought the first weights
+    return strategy

@@ -1,0 +1,74 @@
+"""Which processes of a job run on which machine."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from fleetrec.core.blocks import block
+from fleetrec.core.env import is_port
+from fleetrec.core.errors import ConfigError
+from fleetrec.launch.job import Part
+
+LOOPBACK = "127.0.0.1"
+FIRST_PORT = 6170  # where machines must agree without talking
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """Where the servers of a job listen, and what one of its machines runs."""
+
+    num_workers: int
+    endpoints: tuple[str, ...]  # port 0 stands for any free one
+    part: Part
+
+
+def place(
+    *,
+    worker_num: int,
+    server_num: int,
+    endpoints: Sequence[str] = (),
+    node_ip: str = LOOPBACK,
+    node_ips: Sequence[str] = (LOOPBACK,),
+    start_port: int | None = None,
+) -> Machines:
+    """Share workers and servers among machines: blocks in their order, the first ones larger.
+
+    Every machine computes the same, so that the same command on each makes one job.
+    """
+    if len(set(node_ips)) < len(node_ips):
+        raise ConfigError([f"--cluster_node_ips: an address is given twice: {','.join(node_ips)}"])
+    if node_ip not in node_ips:
+        raise ConfigError(
+            [f"--node_ip {node_ip}: not among --cluster_node_ips {','.join(node_ips)}"]
+        )
+    if endpoints:
+        _check_endpoints(endpoints, node_ips)
+    else:
+        is_free = start_port is None and len(node_ips) == 1
+        endpoints = tuple(
+            f"{ip}:{0 if is_free else (start_port or FIRST_PORT) + number}"
+            for place, ip in enumerate(node_ips)
+            for number in range(len(block(server_num, place, len(node_ips))))
+        )
+    own = node_ips.index(node_ip)
+    return Machines(
+        num_workers=worker_num,
+        endpoints=tuple(endpoints),
+        part=Part(
+            servers=tuple(i for i, e in enumerate(endpoints) if e.rpartition(":")[0] == node_ip),
+            workers=tuple(block(worker_num, own, len(node_ips))),
+            is_whole=len(node_ips) == 1,
+        ),
+    )
+
+
+def _check_endpoints(endpoints: Sequence[str], node_ips: Sequence[str]) -> None:
+    for endpoint in endpoints:
+        host, _, port = endpoint.rpartition(":")
+        if not is_port(port):
+            raise ConfigError([f"--endpoints: expected ip:port, got {endpoint!r}"])
+        if host not in node_ips:
+            raise ConfigError(
+                [f"--endpoints: {host} is not among --cluster_node_ips {','.join(node_ips)}"]
+            )
+    if len(set(endpoints)) < len(endpoints):
+        raise ConfigError([f"--endpoints: one is given twice: {','.join(endpoints)}"])

@@ -1,0 +1,76 @@
+"""``python -m fleetrec.server``: one parameter server, as a launcher starts it."""
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from fleetrec.core.env import read_token
+from fleetrec.core.errors import FleetRecError
+from fleetrec.server.endpoint import Security
+from fleetrec.server.serve import ServerOptions, serve
+
+
+def main() -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code."""
+    given = _parser().parse_args()
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    is_stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: is_stopped.set())
+    options = ServerOptions(
+        index=given.index,
+        num_servers=given.num_servers,
+        num_workers=given.num_workers,
+        endpoint=given.endpoint,
+        directory=given.directory,
+        durability=given.durability,
+        snapshot_bytes=given.snapshot_bytes,
+        metrics_port=given.metrics_port,
+        security=Security(token=read_token(), certificate=given.tls_certificate, key=given.tls_key),
+    )
+    try:
+        serve(options, is_stopped=is_stopped)
+    except FleetRecError as error:
+        logging.getLogger(__name__).error("%s", error)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fleetrec.server",
+        description="One parameter server. Started again with the same folder, it goes on exactly "
+        "where it was. The token that workers must show comes from FLEETREC_TOKEN.",
+    )
+    parser.add_argument("--index", type=int, required=True, help="number of this server, from 0")
+    parser.add_argument("--num-servers", type=int, required=True)
+    parser.add_argument("--num-workers", type=int, required=True)
+    parser.add_argument("--endpoint", required=True, help="host:port to listen on")
+    parser.add_argument("--directory", type=Path, required=True, help="what the server keeps")
+    parser.add_argument(
+        "--durability",
+        choices=["process", "disk"],
+        default="process",
+        help="what an answered request survives: the death of the process, or of the machine",
+    )
+    parser.add_argument(
+        "--snapshot-bytes",
+        type=int,
+        default=1 << 28,
+        help="length of the journal after which a snapshot replaces it",
+    )
+    parser.add_argument(
+        "--metrics-port", type=int, help="serve figures for Prometheus on this port of 127.0.0.1"
+    )
+    parser.add_argument("--tls-certificate", type=Path, help="serve with TLS (PEM)")
+    parser.add_argument("--tls-key", type=Path, help="key of the certificate (PEM)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

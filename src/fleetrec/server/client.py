@@ -1,0 +1,169 @@
+"""How a worker talks to its servers: the same request to all, asked again until it is answered."""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+
+from fleetrec.core.errors import CheckpointError, FleetRecError, MismatchError, UnavailableError
+from fleetrec.server.endpoint import ERROR_KEY, METHOD, SERVICE, TOKEN_KEY
+from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, cut, decode, encode
+
+logger = logging.getLogger(__name__)
+
+_PASSING = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+)
+_PAUSE_S = 0.1
+_SAY_AFTER_S = 10.0
+
+
+class ServerError(FleetRecError):
+    """A server refused a request."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """How patient a worker is, and what it shows to be let in."""
+
+    token: str | None = None
+    authority: Path | None = None  # certificates to believe, if servers use TLS
+    deadline_s: float = 180.0  # of one attempt
+    give_up_s: float = 600.0  # without an answer
+    num_threads: int = 5  # servers that are asked at a time
+    should_stop: Callable[[], bool] = lambda: False  # asked while others are waited for
+
+
+class ServerClient:
+    """One server. Every request may be repeated: what was done already is not done again."""
+
+    def __init__(self, endpoint: str, options: ClientOptions) -> None:
+        self.endpoint = endpoint
+        self._options = options
+        self._channel = _open_channel(endpoint, options)
+        self._call: Callable[..., grpc.CallIterator] = self._channel.stream_stream(
+            f"/{SERVICE}/{METHOD}"
+        )
+        self._metadata = [(TOKEN_KEY, f"Bearer {options.token or ''}")]
+
+    def ask(self, message: Message) -> Message:
+        """Return the answer, however often it takes to get one."""
+        content = encode(message)
+        begin = told = time.monotonic()
+        while True:
+            answer = self._try(content)
+            now = time.monotonic()
+            if isinstance(answer, Message) and answer.kind != Kind.WAIT:
+                return answer
+            if isinstance(answer, Message):
+                begin = now  # it lives
+                told = self._tell_of_workers(answer, told, now)
+                self._check_stop()
+                continue
+            if now - begin > self._options.give_up_s:
+                raise UnavailableError(
+                    f"server {self.endpoint}: no answer for {now - begin:.0f} s: {answer}; "
+                    "look into its log"
+                )
+            if now - told > _SAY_AFTER_S:
+                told = now
+                logger.warning("server %s does not answer: %s; trying again", self.endpoint, answer)
+            self._check_stop()
+            time.sleep(_PAUSE_S)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    def _try(self, content: bytes) -> Message | str:
+        """Return an answer, or why there was none this time."""
+        try:
+            chunks = self._call(
+                cut(content),
+                timeout=self._options.deadline_s,
+                metadata=self._metadata,
+                wait_for_ready=True,
+            )
+            return decode(b"".join(chunks))
+        except grpc.RpcError as error:
+            if error.code() in _PASSING:
+                return f"{error.code().name}: {error.details()}"
+            raise self._refusal(error) from error
+
+    def _check_stop(self) -> None:
+        """Do not wait for a worker that was told to stop, as this one was."""
+        if self._options.should_stop():
+            raise KeyboardInterrupt
+
+    def _refusal(self, error: grpc.RpcError) -> FleetRecError:
+        kinds = {kind.__name__: kind for kind in (CheckpointError, MismatchError)}
+        named = dict(error.trailing_metadata() or ()).get(ERROR_KEY, "")
+        if named in kinds:
+            return kinds[str(named)](error.details())
+        return ServerError(f"server {self.endpoint}: {error.code().name}: {error.details()}")
+
+    def _tell_of_workers(self, answer: Message, told: float, now: float) -> float:
+        if now - told < _SAY_AFTER_S:
+            return told
+        waited_for = ", ".join(str(worker) for worker in answer.arrays[0])
+        logger.warning("server %s waits for worker %s", self.endpoint, waited_for)
+        return now
+
+
+class ServerGroup:
+    """All servers of a run, asked at the same time."""
+
+    def __init__(self, endpoints: Sequence[str], options: ClientOptions) -> None:
+        self._clients = [ServerClient(endpoint, options) for endpoint in endpoints]
+        num_threads = min(options.num_threads, len(endpoints))
+        self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="ask")
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def ask_each(self, messages: Sequence[Message]) -> list[Message]:
+        """Send message i to server i; returns the answers when all are there."""
+        if len(self._clients) == 1:
+            return [self._clients[0].ask(messages[0])]
+        waiting = [
+            self._threads.submit(client.ask, message)
+            for client, message in zip(self._clients, messages, strict=True)
+        ]
+        return [future.result() for future in waiting]
+
+    def ask_all(self, message: Message) -> list[Message]:
+        """Send the same message to all."""
+        return self.ask_each([message] * len(self._clients))
+
+    def ask_first(self, message: Message) -> Message:
+        """Ask server 0, where workers meet."""
+        return self._clients[0].ask(message)
+
+    def close(self) -> None:
+        """Hang up."""
+        for client in self._clients:
+            client.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _open_channel(endpoint: str, options: ClientOptions) -> grpc.Channel:
+    settings = [
+        ("grpc.max_receive_message_length", CHUNK_BYTES + 1024),
+        ("grpc.max_send_message_length", CHUNK_BYTES + 1024),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.enable_http_proxy", 0),
+    ]
+    if options.authority is None:
+        return grpc.insecure_channel(endpoint, settings)
+    credentials = grpc.ssl_channel_credentials(options.authority.read_bytes())
+    return grpc.secure_channel(endpoint, credentials, settings)

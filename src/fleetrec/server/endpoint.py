@@ -1,0 +1,182 @@
+"""The door of a server: gRPC with plain bytes, a token, and a health service."""
+
+import dataclasses
+import hmac
+import ipaddress
+import logging
+from collections.abc import Iterable, Iterator
+from concurrent import futures
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from fleetrec.core.errors import ConfigError, FleetRecError, UnavailableError
+from fleetrec.server.service import Service
+from fleetrec.server.wire import CHUNK_BYTES, MAX_MESSAGE_BYTES, WireError, cut, decode, encode
+
+logger = logging.getLogger(__name__)
+
+SERVICE = "fleetrec.Server"
+METHOD = "Call"
+TOKEN_KEY = "authorization"
+ERROR_KEY = "fleetrec-error"
+THREADS_BESIDE_WORKERS = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """Who may talk to a server, and how: a shared token, and files for TLS."""
+
+    token: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def metadata(self) -> str:
+        """Return what a caller that knows the token sends."""
+        return f"Bearer {self.token or ''}"
+
+
+@dataclasses.dataclass(slots=True)
+class Traffic:
+    """How much went through the door."""
+
+    num_calls: int = 0
+    num_bytes_in: int = 0
+    num_bytes_out: int = 0
+    num_refused: int = 0
+
+    def figures(self) -> dict[str, float]:
+        """Return the counts by name."""
+        return {
+            "calls_total": float(self.num_calls),
+            "bytes_in_total": float(self.num_bytes_in),
+            "bytes_out_total": float(self.num_bytes_out),
+            "refused_total": float(self.num_refused),
+        }
+
+
+class Endpoint:
+    """Serves a service until it is left."""
+
+    def __init__(
+        self, service: Service, address: str, *, security: Security, num_workers: int
+    ) -> None:
+        check_address(address, security)
+        self.traffic = Traffic()
+        self._service = service
+        self._security = security
+        threads = 2 * num_workers + THREADS_BESIDE_WORKERS  # a worker that waits holds one
+        self._server = grpc.server(
+            futures.ThreadPoolExecutor(threads, thread_name_prefix="serve"),
+            options=[
+                ("grpc.max_receive_message_length", CHUNK_BYTES + 1024),
+                ("grpc.max_send_message_length", CHUNK_BYTES + 1024),
+                ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
+                ("grpc.keepalive_permit_without_calls", 1),
+            ],
+        )
+        handler = grpc.method_handlers_generic_handler(
+            SERVICE, {METHOD: grpc.stream_stream_rpc_method_handler(self._call)}
+        )
+        self._health = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._server.add_generic_rpc_handlers((handler,))
+        self.port = self._bind(address)
+
+    def __enter__(self) -> Self:
+        self._server.start()
+        self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._health.enter_graceful_shutdown()
+        self._server.stop(grace=1.0).wait()
+
+    def _bind(self, address: str) -> int:
+        try:
+            if self._security.certificate is None or self._security.key is None:
+                port: int = self._server.add_insecure_port(address)
+            else:
+                pair = (self._security.key.read_bytes(), self._security.certificate.read_bytes())
+                credentials = grpc.ssl_server_credentials([pair])
+                port = self._server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise UnavailableError(f"cannot serve on {address}: {error}") from error
+        return port
+
+    def _call(self, chunks: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        self._check_token(context)
+        content = self._collect(chunks, context)
+        self.traffic.num_calls += 1
+        self.traffic.num_bytes_in += len(content)
+        try:
+            answer = encode(self._service.handle(decode(content)))
+        except FleetRecError as error:
+            self.traffic.num_refused += 1
+            context.set_trailing_metadata([(ERROR_KEY, type(error).__name__)])
+            code = (
+                grpc.StatusCode.INVALID_ARGUMENT
+                if isinstance(error, WireError)
+                else grpc.StatusCode.FAILED_PRECONDITION
+            )
+            context.abort(code, str(error)[:1000])
+        except OSError as error:  # a disk that is full may have room again
+            logger.warning("cannot write: %s", error)
+            context.abort(grpc.StatusCode.UNAVAILABLE, f"the server cannot write: {error}")
+        self.traffic.num_bytes_out += len(answer)
+        yield from cut(answer)
+
+    def _check_token(self, context: grpc.ServicerContext) -> None:
+        if self._security.token is None:
+            return
+        given = dict(context.invocation_metadata()).get(TOKEN_KEY, "")
+        given_bytes = given if isinstance(given, bytes) else given.encode()
+        if not hmac.compare_digest(given_bytes, self._security.metadata.encode()):
+            self.traffic.num_refused += 1
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is missing or wrong")
+
+    def _collect(self, chunks: Iterable[bytes], context: grpc.ServicerContext) -> bytes:
+        parts: list[bytes] = []
+        num_bytes = 0
+        for chunk in chunks:
+            num_bytes += len(chunk)
+            if num_bytes > MAX_MESSAGE_BYTES:
+                context.abort(
+                    grpc.StatusCode.RESOURCE_EXHAUSTED,
+                    f"a message holds at most {MAX_MESSAGE_BYTES} bytes",
+                )
+            parts.append(chunk)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def check_address(address: str, security: Security) -> None:
+    """Refuse to be seen by other machines without a token."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError([f"--endpoint: expected host:port, got {address!r}"])
+    if security.token is None and not _is_loopback(host):
+        raise ConfigError(
+            [
+                f"--endpoint {address}: other machines could reach it; set FLEETREC_TOKEN to a "
+                "secret that servers and workers share, or use 127.0.0.1"
+            ]
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

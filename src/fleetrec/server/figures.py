@@ -1,0 +1,72 @@
+"""Figures of a server for Prometheus: what it holds, and what goes through its door."""
+
+import http.server
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Figures = Mapping[str, float | Mapping[str, float]]  # of the server, or by table
+
+
+def to_text(figures: Figures) -> str:
+    """Write figures as Prometheus reads them."""
+    lines: list[str] = []
+    for name, value in figures.items():
+        lines.append(f"# TYPE fleetrec_{name} {'counter' if name.endswith('_total') else 'gauge'}")
+        if isinstance(value, Mapping):
+            lines += [f'fleetrec_{name}{{table="{table}"}} {its}' for table, its in value.items()]
+        else:
+            lines.append(f"fleetrec_{name} {value}")
+    return "\n".join(lines) + "\n"
+
+
+class FiguresPage:
+    """Answers ``/metrics`` on the loopback interface until it is left."""
+
+    def __init__(self, port: int, figures: Callable[[], Figures]) -> None:
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(figures))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="figures", daemon=True
+        )
+
+    @property
+    def port(self) -> int:
+        """Return where it listens."""
+        return self._server.server_port
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _handler(figures: Callable[[], Figures]) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        """Knows one page."""
+
+        def do_GET(self) -> None:
+            if self.path != "/metrics":
+                self.send_error(404, "the figures are under /metrics")
+                return
+            content = to_text(figures()).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing: it is asked every few seconds."""
+
+    return Handler

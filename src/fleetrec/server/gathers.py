@@ -1,0 +1,51 @@
+"""Where workers meet: each brings some bytes, and gets those of all."""
+
+import base64
+from typing import Any
+
+KEPT_NUMBERS = 2
+
+
+class Gathers:
+    """Contributions by occasion and worker; the first of each counts, so asking again is safe.
+
+    An occasion is a number that rises with time, and a name. Those long over are forgotten: a
+    worker that was restarted goes back by one number at most. Number 0 is never forgotten.
+    """
+
+    def __init__(self, num_workers: int) -> None:
+        self._num_workers = num_workers
+        self._brought: dict[tuple[int, str], dict[int, bytes]] = {}
+
+    def has(self, number: int, name: str, worker: int) -> bool:
+        """Tell whether a worker has brought its part."""
+        return worker in self._brought.get((number, name), {})
+
+    def bring(self, number: int, name: str, worker: int, content: bytes) -> None:
+        """Add the part of a worker."""
+        self._brought.setdefault((number, name), {}).setdefault(worker, content)
+        for key in [key for key in self._brought if 0 < key[0] <= number - KEPT_NUMBERS]:
+            del self._brought[key]
+
+    def missing(self, number: int, name: str) -> list[int]:
+        """Return the workers that have not come."""
+        brought = self._brought.get((number, name), {})
+        return [worker for worker in range(self._num_workers) if worker not in brought]
+
+    def result(self, number: int, name: str) -> list[bytes]:
+        """Return what all have brought, in the order of workers."""
+        brought = self._brought[number, name]
+        return [brought[worker] for worker in range(self._num_workers)]
+
+    def to_plain(self) -> list[Any]:
+        """Return what outlives the process."""
+        return [
+            [number, name, worker, base64.b64encode(content).decode()]
+            for (number, name), brought in self._brought.items()
+            for worker, content in brought.items()
+        ]
+
+    def load(self, plain: list[Any]) -> None:
+        """Take up what ``to_plain`` returned."""
+        for number, name, worker, content in plain:
+            self.bring(number, name, worker, base64.b64decode(content))

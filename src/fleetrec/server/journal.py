@@ -1,0 +1,172 @@
+"""What a server was told and has said yes to, in order: its memory across its own death.
+
+A journal is a folder of numbered files. docs/formats/server-journal.md describes every byte.
+"""
+
+import dataclasses
+import os
+import struct
+import zlib
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from fleetrec.core.errors import FleetRecError
+from fleetrec.server.wire import MAGIC as RECORD_MAGIC
+from fleetrec.server.wire import MAX_MESSAGE_BYTES
+
+Durability = Literal["process", "disk"]
+
+MAGIC = b"FRJOURN1"
+_FRAME = struct.Struct("<II")  # bytes of the record, CRC of it
+_SUFFIX = ".journal"
+
+
+class JournalError(FleetRecError):
+    """A journal is damaged, and not just torn at its end."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TornTail:
+    """A record at the end of the last file that was never finished."""
+
+    path: Path
+    offset: int
+
+
+class JournalWriter:
+    """Appends records to one file of a journal."""
+
+    def __init__(self, directory: Path, number: int, *, durability: Durability) -> None:
+        self.number = number
+        self._durability = durability
+        self._path = segment_path(directory, number)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        self._offset = 0
+        self._is_broken = False
+        self._write(MAGIC)
+        if durability == "disk":
+            sync_directory(directory)
+
+    @property
+    def num_bytes(self) -> int:
+        """Return how long the file is."""
+        return self._offset
+
+    def append(self, record: bytes) -> None:
+        """Write a record, so safely as the durability says; or raise OSError and write nothing."""
+        self._write(_FRAME.pack(len(record), zlib.crc32(record)) + record)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _write(self, content: bytes) -> None:
+        if self._is_broken:
+            raise OSError(f"{self._path}: broken by a failed write; restart the server")
+        view = memoryview(content)
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError:
+            self._rewind()
+            raise
+        if self._durability == "disk":
+            self._is_broken = True  # until it succeeds: the disk may have dropped the content
+            os.fdatasync(self._file)
+            self._is_broken = False
+        self._offset += len(content)
+
+    def _rewind(self) -> None:
+        self._is_broken = True
+        os.ftruncate(self._file, self._offset)
+        os.lseek(self._file, self._offset, os.SEEK_SET)
+        self._is_broken = False
+
+
+def segment_path(directory: Path, number: int) -> Path:
+    """Return the file of a number."""
+    return directory / f"{number:010d}{_SUFFIX}"
+
+
+def segment_numbers(directory: Path) -> list[int]:
+    """Return the numbers of the files that are there, rising."""
+    return sorted(int(path.name.removesuffix(_SUFFIX)) for path in directory.glob(f"*{_SUFFIX}"))
+
+
+def drop_segments(directory: Path, *, before: int) -> None:
+    """Remove the files with numbers below ``before``, the oldest first."""
+    for number in segment_numbers(directory):
+        if number < before:
+            segment_path(directory, number).unlink()
+
+
+def read_journal(directory: Path, *, first: int) -> Iterator[bytes]:
+    """Yield all records from file ``first`` on; a torn tail of the last file is cut off."""
+    numbers = [number for number in segment_numbers(directory) if number >= first]
+    if numbers != list(range(first, first + len(numbers))):
+        missing = min(set(range(first, numbers[-1])) - set(numbers))
+        raise JournalError(f"{directory}: file {missing} of the journal is missing")
+    for number in numbers:
+        torn = yield from _records(segment_path(directory, number))
+        if torn is None:
+            continue
+        if number != numbers[-1]:
+            raise JournalError(
+                f"{torn.path}: damaged at byte {torn.offset}, and another file follows"
+            )
+        os.truncate(torn.path, torn.offset)
+        if torn.offset == 0:
+            torn.path.unlink()
+
+
+def _records(path: Path) -> Generator[bytes, None, TornTail | None]:
+    num_bytes = path.stat().st_size
+    with path.open("rb") as stream:
+        if stream.read(len(MAGIC)) != MAGIC:
+            if num_bytes < len(MAGIC):
+                return TornTail(path=path, offset=0)
+            raise JournalError(f"{path}: is no journal of a server")
+        while (offset := stream.tell()) < num_bytes:
+            record = _read_record(stream, num_bytes - offset)
+            if record is None:
+                _check_nothing_follows(stream, path, offset)
+                return TornTail(path=path, offset=offset)
+            yield record
+    return None
+
+
+def _read_record(stream: BinaryIO, num_bytes_left: int) -> bytes | None:
+    """Return the next record, or None if there is none that is whole."""
+    frame = stream.read(_FRAME.size)
+    if len(frame) < _FRAME.size:
+        return None
+    length, crc = _FRAME.unpack(frame)
+    if length > min(num_bytes_left - _FRAME.size, MAX_MESSAGE_BYTES):
+        return None
+    record = stream.read(length)
+    return record if zlib.crc32(record) == crc else None
+
+
+def _check_nothing_follows(stream: BinaryIO, path: Path, offset: int) -> None:
+    """Tell a record that was never finished from damage in front of sound ones."""
+    stream.seek(offset)
+    rest = stream.read()
+    at = rest.find(RECORD_MAGIC, _FRAME.size + 1)
+    while at >= 0:
+        stream.seek(offset + at - _FRAME.size)
+        if _read_record(stream, len(rest) - at + _FRAME.size) is not None:
+            raise JournalError(
+                f"{path}: damaged at byte {offset}, and a sound record follows at "
+                f"{offset + at - _FRAME.size}"
+            )
+        at = rest.find(RECORD_MAGIC, at + 1)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,128 @@
+"""When the steps of a worker go to the servers: at once, some together, or behind its back."""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from fleetrec.server.link import Link, Step
+from fleetrec.server.merge import Rule, merge_steps
+
+
+class Sender(Protocol):
+    """Takes steps in order; whatever it merges counts as its last one."""
+
+    def send(self, step: Step, *, sequence: int) -> None:
+        """Take a step."""
+        ...
+
+    def flush(self) -> None:
+        """Return when the servers have all that was taken."""
+        ...
+
+    def close(self) -> None:
+        """Stop; what was not flushed is lost, as in a death."""
+        ...
+
+
+class DirectSender:
+    """Sends ``num_together`` steps as one, and waits until the servers have them.
+
+    With one, this is what ``sync`` needs; with more, the local barrier of ``half_async``.
+    """
+
+    def __init__(self, link: Link, *, num_together: int, rule: Rule) -> None:
+        self._link = link
+        self._num_together = num_together
+        self._rule: Rule = rule
+        self._waiting: list[tuple[int, Step]] = []
+
+    def send(self, step: Step, *, sequence: int) -> None:
+        """Take a step, and push when enough are there."""
+        self._waiting.append((sequence, step))
+        repeats = sequence <= self._link.last_known
+        if repeats or len(self._waiting) >= self._num_together:
+            self.flush()
+
+    def flush(self) -> None:
+        """Push what is there, be it fewer steps than usual."""
+        if self._waiting:
+            push_together(self._link, self._waiting, self._rule)
+            self._waiting = []
+
+    def close(self) -> None:
+        """Forget what waits."""
+        self._waiting = []
+
+
+class BackgroundSender:
+    """Pushes from a thread of its own, merging what has piled up; a full queue holds the worker up.
+
+    At most ``num_queued`` steps wait, and at most ``num_together`` are on their way.
+    """
+
+    def __init__(self, link: Link, *, num_queued: int, num_together: int, rule: Rule) -> None:
+        self._link = link
+        self._num_together = num_together
+        self._rule: Rule = rule
+        self._queue: queue.Queue[tuple[int, Step]] = queue.Queue(num_queued)
+        self._is_stopped = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="push", daemon=True)
+        self._thread.start()
+
+    def send(self, step: Step, *, sequence: int) -> None:
+        """Put a step into the queue."""
+        self._until(lambda: self._try_put((sequence, step)))
+
+    def flush(self) -> None:
+        """Wait until the queue is empty and all is answered."""
+        self._until(lambda: self._queue.unfinished_tasks == 0)
+
+    def close(self) -> None:
+        """End the thread after the push that it is at."""
+        self._is_stopped.set()
+        self._thread.join()
+
+    def _try_put(self, item: tuple[int, Step]) -> bool:
+        try:
+            self._queue.put(item, timeout=0.01)
+        except queue.Full:
+            return False
+        return True
+
+    def _until(self, is_done: Callable[[], bool]) -> None:
+        """Wait, unless the thread has failed."""
+        while not is_done():
+            if self._failure is not None:
+                raise self._failure
+            if not self._thread.is_alive():
+                raise RuntimeError("the sender has been closed")
+            self._is_stopped.wait(0.001)
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopped.is_set():
+                taken = self._take()
+                if taken:
+                    push_together(self._link, taken, self._rule)
+                for _ in taken:
+                    self._queue.task_done()
+        except Exception as error:  # noqa: BLE001
+            self._failure = error  # raised again by whoever sends or flushes
+
+    def _take(self) -> list[tuple[int, Step]]:
+        taken: list[tuple[int, Step]] = []
+        try:
+            taken.append(self._queue.get(timeout=0.05))
+            # What some servers may have already goes alone: half of a merged step cannot be done.
+            while len(taken) < self._num_together and taken[-1][0] > self._link.last_known:
+                taken.append(self._queue.get_nowait())
+        except queue.Empty:
+            pass
+        return taken
+
+
+def push_together(link: Link, steps: list[tuple[int, Step]], rule: Rule) -> None:
+    """Push steps as one that counts as the last of them."""
+    link.push(merge_steps([step for _, step in steps], rule), sequence=steps[-1][0])

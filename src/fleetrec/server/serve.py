@@ -1,0 +1,89 @@
+"""One server process, from its folder to its door."""
+
+import contextlib
+import dataclasses
+import logging
+import threading
+import time
+from pathlib import Path
+
+from fleetrec.server.endpoint import Endpoint, Security
+from fleetrec.server.figures import FiguresPage
+from fleetrec.server.journal import Durability
+from fleetrec.server.recovery import Memory
+from fleetrec.server.service import Service, ServiceOptions
+from fleetrec.server.spec import Portion
+from fleetrec.server.telling import Teller
+
+logger = logging.getLogger(__name__)
+
+
+LOOK_S = 0.2  # between two looks whether all workers have finished
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Which server of a run this is, where it listens and where it keeps what it holds."""
+
+    index: int
+    num_servers: int
+    num_workers: int
+    endpoint: str
+    directory: Path
+    initial: Path | None = None  # a checkpoint with whose rows a new server begins
+    status: Path | None = None  # where to tell how it goes
+    durability: Durability = "process"
+    snapshot_bytes: int = 1 << 28
+    metrics_port: int | None = None
+    security: Security = dataclasses.field(default_factory=Security)
+
+
+def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
+    """Recover what the folder holds, and serve until told to stop, or all workers have finished."""
+    memory = Memory(options.directory, durability=options.durability)
+    try:
+        service = Service(
+            memory,
+            ServiceOptions(
+                portion=Portion(index=options.index, count=options.num_servers),
+                num_workers=options.num_workers,
+                initial=options.initial,
+                snapshot_bytes=options.snapshot_bytes,
+            ),
+        )
+        endpoint = Endpoint(
+            service,
+            options.endpoint,
+            security=options.security,
+            num_workers=options.num_workers,
+        )
+        teller = None
+        if options.status is not None:
+            teller = Teller(
+                options.status,
+                num_calls=lambda: endpoint.traffic.num_calls,
+                num_held=service.num_held,
+                clock=time.monotonic,
+            )
+        with endpoint, _figures_page(options, service, endpoint):
+            logger.info(
+                "server %d of %d serves on %s",
+                options.index,
+                options.num_servers,
+                options.endpoint,
+            )
+            while not (is_stopped.wait(LOOK_S) or service.is_finished.is_set()):
+                if teller is not None:
+                    teller.tell()
+    finally:
+        memory.close()
+
+
+def _figures_page(
+    options: ServerOptions, service: Service, endpoint: Endpoint
+) -> contextlib.AbstractContextManager[object]:
+    if options.metrics_port is None:
+        return contextlib.nullcontext()
+    return FiguresPage(
+        options.metrics_port, lambda: {**service.figures(), **endpoint.traffic.figures()}
+    )

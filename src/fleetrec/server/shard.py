@@ -1,0 +1,142 @@
+"""What one server holds: a portion of every table and of the dense network."""
+
+# Shape suffixes: N ids, D width of a row, P numbers of this server.
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from fleetrec._native import Cut, read_snapshot
+from fleetrec.core.event_time import event_time_of
+from fleetrec.embedding.record import StoredTable
+from fleetrec.embedding.snapshot import SUFFIX
+from fleetrec.server.dense import DensePart
+from fleetrec.server.push import Push, RowPush
+from fleetrec.server.spec import Portion, ServedModel, build_stores
+from fleetrec.server.wire import Array
+
+DENSE_FILE = "dense.safetensors"
+COUNTS_FILE = "counts.json"
+TABLES = "tables"
+
+
+class Shard:
+    """Rows and numbers, and how they move. Whoever calls sees to it that calls do not overlap."""
+
+    def __init__(self, model: ServedModel, portion: Portion, dense_P: Tensor) -> None:
+        self.model = model
+        self.portion = portion
+        self.stores = build_stores(model, portion)
+        self.dense = DensePart(dense_P, model.optimizer)
+
+    def read(self, ids: Sequence[Array], *, as_new: bool) -> list[Array]:
+        """Return rows_ND and is_there_N of every table, one after the other."""
+        answer: list[Array] = []
+        for store, ids_N in zip(self.stores.values(), ids, strict=True):
+            answer += store.table.read(ids_N, as_new=as_new)
+        return answer
+
+    def apply(self, pushes: Sequence[Push]) -> None:
+        """Make one step of pushes that belong together: their mean, by the number of samples."""
+        total = sum(push.num_samples for push in pushes)
+        shares = [push.num_samples / total for push in pushes]
+        for place, store in enumerate(self.stores.values()):
+            tables = [push.tables[place] for push in pushes]
+            for push, rows in zip(pushes, tables, strict=True):
+                store.table.see(rows.ids_N, rows.shows_N, rows.clicks_N, now=push.event_time)
+            ids_N, grads_ND = _merged(tables, shares)
+            if len(ids_N):
+                store.table.push(ids_N, grads_ND, lr=self.model.optimizer.lr)
+        self.dense.apply(_mean([push.grads_P for push in pushes], shares))
+
+    def evict(self, *, epoch: int) -> None:
+        """Give up rows by the rules of their tables."""
+        for store in self.stores.values():
+            store.evict(now=event_time_of(epoch))
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """Return rows, candidates, bytes, created and evicted of every table."""
+        return {name: store.table.stats() for name, store in self.stores.items()}
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        for store in self.stores.values():
+            store.clear()
+
+    def load_table(self, stored: StoredTable, *, exactly: bool) -> None:
+        """Take up this server's portion of a table: all of it, or only the weights."""
+        store = self.stores[stored.name]
+        if exactly:
+            store.load(stored)
+            if self.portion.index > 0:  # what was counted is counted once
+                store.table.restore_counts(created=0, evicted=0)
+        else:
+            store.load_rows(stored)
+
+    def versions(self) -> dict[str, int]:
+        """Return the version of every table."""
+        return {name: store.table.version for name, store in self.stores.items()}
+
+    def write_table(
+        self, name: str, directory: Path, *, shards_each: int, version: int
+    ) -> dict[str, Any]:
+        """Write this server's files of a snapshot that all servers write together.
+
+        Those of an earlier attempt are replaced.
+        """
+        first, last = self.portion.shards(shards_each)
+        for number in range(first, last):
+            name_of_file = f"{number:05d}-of-{shards_each * self.portion.count:05d}{SUFFIX}"
+            (directory / name_of_file).unlink(missing_ok=True)
+        return Cut(self.stores[name].table, least=version).write(
+            directory,
+            kind="base",
+            num_shards=shards_each * self.portion.count,
+            shards=(first, last),
+        )
+
+    def write(self, directory: Path) -> None:
+        """Write everything into a new folder, for this server alone."""
+        for name, store in self.stores.items():
+            folder = directory / TABLES / name
+            folder.mkdir(parents=True)
+            Cut(store.table).write(folder, kind="base")
+        counts = {name: store.table.stats() for name, store in self.stores.items()}
+        (directory / COUNTS_FILE).write_text(json.dumps(counts))
+        save_file(
+            {key: value.clone() for key, value in self.dense.state().items()},
+            directory / DENSE_FILE,
+        )
+
+    def read_folder(self, directory: Path) -> None:
+        """Take up what ``write`` wrote."""
+        counts: Mapping[str, Mapping[str, int]] = json.loads((directory / COUNTS_FILE).read_text())
+        for name, store in self.stores.items():
+            read_snapshot(store.table, [directory / TABLES / name])
+            store.table.restore_counts(
+                created=counts[name]["created"], evicted=counts[name]["evicted"]
+            )
+        self.dense.load(load_file(directory / DENSE_FILE))
+
+
+def _merged(tables: Sequence[RowPush], shares: Sequence[float]) -> tuple[Array, Array]:
+    """Put the gradients of several workers behind each other; the table sums them by id."""
+    if len(tables) == 1:
+        grads_MD = tables[0].grads_MD
+        return tables[0].ids_N[: len(grads_MD)], grads_MD
+    ids = [rows.ids_N[: len(rows.grads_MD)] for rows in tables]
+    grads = [rows.grads_MD * np.float32(share) for rows, share in zip(tables, shares, strict=True)]
+    return np.concatenate(ids), np.concatenate(grads)
+
+
+def _mean(grads: Sequence[Array], shares: Sequence[float]) -> Tensor:
+    mean_P = grads[0] * np.float32(shares[0])
+    for grads_P, share in zip(grads[1:], shares[1:], strict=True):
+        mean_P += grads_P * np.float32(share)
+    return torch.from_numpy(mean_P)

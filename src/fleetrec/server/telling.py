@@ -1,0 +1,37 @@
+"""A server tells those who watch it how it goes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fleetrec.core.status import Status, write_status
+
+INTERVAL_S = 1.0
+
+
+class Teller:
+    """Writes a status now and then: calls per second, and pushes that wait for their step."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        num_calls: Callable[[], int],
+        num_held: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self._path = path
+        self._num_calls = num_calls
+        self._num_held = num_held
+        self._clock = clock
+        self._time = clock()
+        self._counted = 0
+
+    def tell(self) -> None:
+        """Write a status, if one is due."""
+        now, counted = self._clock(), self._num_calls()
+        seconds = now - self._time
+        if seconds < INTERVAL_S:
+            return
+        per_s = (counted - self._counted) / seconds
+        write_status(self._path, Status(per_s=per_s, queue=self._num_held()))
+        self._time, self._counted = now, counted

@@ -1,0 +1,250 @@
+"""Runners of class local_cluster: servers and workers on one machine, as a user runs them."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleetrec.cli.cluster import job_of
+from fleetrec.launch.local import Policy, Supervisor
+from fleetrec.launch.machines import place
+from making import make_data, make_job, tensors_of, write_job
+from multiprocess.launching import is_running, wait_until, wait_until_gone
+
+pytestmark = pytest.mark.multiprocess
+
+
+def make_cluster_job(folder, *, num_samples=640, **runner):
+    """Two workers and two servers that make all steps together."""
+    keys = {"class": "local_cluster", "worker_num": 2, "server_num": 2, "print_interval": 1}
+    job = make_job(
+        make_data(folder / "data", num_samples=num_samples, num_files=2),
+        batch_size=16,
+        distribute_strategy="sync",
+        **{**keys, **runner},
+    )
+    return write_job(job, folder / "config.yaml")
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "fleetrec", "run", *arguments]
+
+
+def run_job(folder, *arguments):
+    return subprocess.run(
+        command(*arguments), cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@contextlib.contextmanager
+def running_job(folder, *arguments):
+    with subprocess.Popen(
+        command(*arguments),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as supervisor:
+        try:
+            yield supervisor
+        finally:
+            supervisor.kill()
+
+
+def processes_of(supervisor):
+    """Return the pids of a job's processes by role and index, as their environment tells."""
+    children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+    found = {}
+    for pid in map(int, children):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+            env = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+            if env.get("TRAINING_ROLE") == "TRAINER":
+                found["worker", int(env["PADDLE_TRAINER_ID"])] = pid
+            elif env.get("TRAINING_ROLE") == "PSERVER":
+                found["server", env["PADDLE_PORT"]] = pid
+    return found
+
+
+def num_intervals(folder):
+    metrics = folder / f"logs/{folder.name}.train/metrics.jsonl"
+    return metrics.read_text().count('"interval"') if metrics.is_file() else 0
+
+
+@pytest.mark.parametrize(("worker_num", "server_num"), [(1, 1), (3, 2)])
+def test_the_built_in_runner_trains(tmp_path, worker_num, server_num):
+    runner = "runner.local_cluster_cpu_train"
+    done = run_job(
+        tmp_path,
+        *("-m", "fleetrec.models.rank.dnn", "-o", "mode=local_cluster_cpu_train"),
+        *("-o", f"{runner}.worker_num={worker_num}", "-o", f"{runner}.server_num={server_num}"),
+        *("-o", f"{runner}.epochs=1"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    passes = re.findall(r"epoch 0 done.*AUC=\[([\d.]+)\].*SAMPLES=\[(\d+)\]", done.stdout)
+    assert [count for _, count in passes] == ["4500"]  # once, and about all workers
+    assert float(passes[0][0]) > 0.55
+    logs = tmp_path / "logs"
+    names = {path.name for path in logs.glob("[sw]*.[0-9]")}
+    assert names == {
+        *(f"server.{i}" for i in range(server_num)),
+        *(f"worker.{i}" for i in range(worker_num)),
+    }
+    assert (logs / "dnn.local_cluster_cpu_train/report.html").is_file()
+    assert not (logs / "dnn.local_cluster_cpu_train/servers").exists()
+    assert (tmp_path / "increment_dnn/0/MANIFEST.json").is_file()
+    assert "checkpoint:      increment_dnn/0" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """The tensors of a run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    make_cluster_job(folder)
+    done = run_job(folder, "-m", "config.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return tensors_of(folder / "ckpt/1")
+
+
+@pytest.mark.parametrize("role", ["worker", "server"])
+def test_a_killed_process_costs_nothing(tmp_path, unbroken, role):
+    make_cluster_job(tmp_path)
+    with running_job(tmp_path, "-m", "config.yaml") as supervisor:
+        wait_until(lambda: num_intervals(tmp_path) >= 3, "the first steps")
+        victims = [pid for (kind, _), pid in processes_of(supervisor).items() if kind == role]
+        os.kill(victims[0], signal.SIGKILL)
+        output, _ = supervisor.communicate(timeout=300)
+    assert supervisor.returncode == 0, output
+    assert re.search(rf"{role}\.\d was killed by SIGKILL; started again \(1 of 3\)", output)
+    assert tensors_of(tmp_path / "ckpt/1") == unbroken
+
+
+def test_an_interrupted_job_is_resumed_where_it_was(tmp_path, unbroken):
+    make_cluster_job(tmp_path)
+    with running_job(tmp_path, "-m", "config.yaml") as supervisor:
+        wait_until(lambda: num_intervals(tmp_path) >= 3, "the first steps")
+        pids = processes_of(supervisor).values()
+        supervisor.send_signal(signal.SIGINT)
+        output, _ = supervisor.communicate(timeout=300)
+    assert supervisor.returncode == 130, output
+    assert "go on with the same command and --resume" in output
+    assert not any(is_running(pid) for pid in pids)
+    assert not (tmp_path / "ckpt/1").exists()
+    done = run_job(tmp_path, "-m", "config.yaml", "--resume")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "going on behind step" in (tmp_path / "logs/worker.0").read_text()
+    assert tensors_of(tmp_path / "ckpt/1") == unbroken
+
+
+def test_a_worker_that_waits_for_another_stops_too(tmp_path):
+    make_cluster_job(tmp_path, epochs=1000)
+    with running_job(tmp_path, "-m", "config.yaml") as supervisor:
+        wait_until(lambda: num_intervals(tmp_path) >= 3, "the first steps")
+        pids = processes_of(supervisor)
+        os.kill(pids["worker", 1], signal.SIGSTOP)  # from now on nobody can make a step
+        supervisor.send_signal(signal.SIGINT)
+        wait_until_gone(pids["worker", 0])
+        os.kill(pids["worker", 1], signal.SIGCONT)
+        output, _ = supervisor.communicate(timeout=300)
+    assert supervisor.returncode == 130, output
+    assert "did not end within" not in output
+
+
+def test_nothing_survives_a_killed_supervisor(tmp_path):
+    make_cluster_job(tmp_path)
+    with running_job(tmp_path, "-m", "config.yaml") as supervisor:
+        wait_until(lambda: len(processes_of(supervisor)) == 4, "all processes to start")
+        pids = processes_of(supervisor).values()
+        supervisor.send_signal(signal.SIGKILL)
+        wait_until_gone(*pids)
+
+
+def test_a_bad_row_ends_the_job_with_its_line_and_without_restarts(tmp_path):
+    make_cluster_job(tmp_path)
+    with (tmp_path / "data/part-1").open("a") as stream:
+        stream.write("click:1 nonsense\n")
+    done = run_job(tmp_path, "-m", "config.yaml", "-o", "runner.train.epochs=1")
+    assert done.returncode == 1
+    assert re.search(r"--- the end of logs/worker\.1\n", done.stderr)
+    assert "part-1:321: column 9: 'nonsense': expected slot:value" in done.stderr
+    assert done.stderr.endswith("error: worker.1 ended with status 1; logs: logs\n")
+    assert "started again" not in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_mistake_that_only_workers_can_find_is_shown_once_and_not_repeated(tmp_path):
+    make_cluster_job(tmp_path)
+    mistake = ("-o", "hyper_parameters.sparse_inputs_slots=9")
+    done = run_job(tmp_path, "-m", "config.yaml", *mistake)
+    assert done.returncode == 2
+    assert done.stderr.count("sparse_inputs_slots says 9, the data set declares 4") == 1
+    assert re.search(r"error: worker\.\d ended with status 2; logs: logs\n$", done.stderr)
+    assert "started again" not in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_cluster_checkpoint_is_judged_by_one_process(tmp_path):
+    make_cluster_job(tmp_path, epochs=1)
+    done = run_job(tmp_path, "-m", "config.yaml", "-o", "mode=[train, infer]")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Infer judge of epoch 0 done" in done.stdout
+    records = (tmp_path / f"logs/{tmp_path.name}.train/metrics.jsonl").read_text().splitlines()
+    (summed,) = [r for r in map(json.loads, records) if r["event"] == "pass"]
+    assert summed["figures"]["SAMPLES"] == 640
+
+
+@pytest.mark.parametrize("strategy", ["async", "half_async", "geo"])
+def test_workers_learn_by_every_strategy(tmp_path, strategy):
+    config = make_cluster_job(tmp_path, num_samples=2000, epochs=3, server_num=1)
+    done = run_job(
+        tmp_path,
+        *("-m", str(config), "-o", f"runner.train.distribute_strategy={strategy}"),
+        *("-o", "train={strategy: {mode: {push_num: 5}}}"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.findall(r"epoch 2 done.*AUC=\[([\d.]+)\].*SAMPLES=\[(\d+)\]", done.stdout)
+    assert [count for _, count in found] == ["2000"]
+    assert float(found[0][0]) > 0.75
+
+
+def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
+    """Whoever sets the variables is a cluster manager; here it is our supervisor."""
+    config = make_cluster_job(tmp_path, epochs=1, **{"class": "cluster_train"})
+    arguments = ("run", "-m", str(config), "-o", f"runner.train.save_checkpoint_path={tmp_path}/c")
+    process = (sys.executable, "-m", "fleetrec", *arguments, "--log-dir", str(tmp_path / "logs"))
+    machines = place(worker_num=2, server_num=1)
+    with job_of(process, machines, state_dir=tmp_path / "held") as job:
+        outcome = Supervisor(
+            job,
+            machines.part,
+            log_dir=tmp_path / "out",
+            policy=Policy(),
+            should_stop=lambda: False,
+        ).run()
+    assert outcome.status == 0, outcome.tail
+    assert (tmp_path / "c/0/MANIFEST.json").is_file()
+    assert "epoch 0 done" in (tmp_path / "out/worker.0").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "message"),
+    [
+        ({"device": "gpu"}, 1, "use device: cpu and fleet_mode: ps"),
+        ({"fleet_mode": "collective"}, 1, "use device: cpu and fleet_mode: ps"),
+        ({"class": "cluster_train"}, 1, "class cluster cannot be submitted in this version"),
+        ({"save_step_path": "steps", "save_step_interval": 2}, 2, "servers keep every step"),
+        ({"save_checkpoint_base_interval": 2}, 2, "servers write whole tables"),
+    ],
+)
+def test_what_servers_cannot_do_starts_nothing(tmp_path, change, status, message):
+    make_cluster_job(tmp_path, **change)
+    done = run_job(tmp_path, "-m", "config.yaml")
+    assert done.returncode == status
+    assert message in done.stderr
+    assert not (tmp_path / "logs").exists()

@@ -1,0 +1,74 @@
+"""Small programs as the servers and workers of a job, and what the system knows of them."""
+
+import sys
+import time
+from pathlib import Path
+
+from fleetrec.launch.job import JobSpec, Part, RoleSpec
+from fleetrec.launch.local import Policy, Supervisor
+
+DEADLINE_S = 180.0
+SERVE = "import time; time.sleep(600)"
+
+
+def make_job(*, server=SERVE, worker="", num_servers=1, num_workers=1):
+    """Every process runs a piece of Python."""
+    return JobSpec(
+        servers=RoleSpec(
+            name="server",
+            replicas=num_servers,
+            command=(sys.executable, "-c", server),
+            log_name="server",
+        ),
+        workers=RoleSpec(
+            name="worker",
+            replicas=num_workers,
+            command=(sys.executable, "-c", worker),
+            log_name="worker",
+        ),
+        endpoints=tuple(f"127.0.0.1:{7000 + i}" for i in range(num_servers)),
+        state_dir=Path("servers"),
+    )
+
+
+def supervise(folder, job, *, should_stop=lambda: False, watch=lambda _: None, **policy):
+    """Run a whole job in this process; returns its outcome."""
+    part = Part(
+        servers=tuple(range(job.servers.replicas)),
+        workers=tuple(range(job.workers.replicas)),
+        is_whole=True,
+    )
+    patience = {"save_s": 20.0, "end_s": 20.0, **policy}
+    return Supervisor(
+        job,
+        part,
+        log_dir=folder,
+        policy=Policy(**patience),
+        should_stop=should_stop,
+        watch=watch,
+    ).run()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.01)
+
+
+def wait_until_gone(*pids):
+    for pid in pids:
+        wait_until(lambda pid=pid: not is_running(pid), f"process {pid} to end")
+
+
+def numbers_in(*logs):
+    """Return the numbers that programs have printed, a line each."""
+    return [int(line) for log in logs for line in log.read_text().splitlines() if line.isdecimal()]

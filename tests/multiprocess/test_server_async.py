@@ -1,0 +1,141 @@
+"""Workers that do not wait for each other."""
+
+import time
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from fleetrec.cli.job import load_job
+from fleetrec.train.evaluator import Evaluator
+from fleetrec.train.events import Observers
+from fleetrec.train.passes import Surroundings
+from fleetrec.train.run_folder import RunFolder
+from making import columns_of, make_data, make_job, run, tables_of, tensors_of, write_job
+from multiprocess.cluster import LocalCluster
+
+AUC_TOLERANCE = 0.003
+
+
+class Figures:
+    """Remembers what came out of a pass."""
+
+    def __init__(self):
+        self.last = {}
+
+    def pass_done(self, done):
+        self.last = done.figures
+
+    def __getattr__(self, name):
+        return lambda *_, **__: None
+
+
+def make_learnable(folder, **runner):
+    data = make_data(folder / "data", num_samples=6000, num_files=2)
+    job = make_job(data, epochs=4, batch_size=32, **runner)
+    job["train"] = {"strategy": {"mode": {"push_num": 10}}}
+    job["mode"] = ["train", "infer"]
+    return write_job(job, folder / "job.yaml")
+
+
+def auc_of(job, checkpoint):
+    """The figure of a checkpoint, in a single process."""
+    options = load_job(str(job), overrides=[f"runner.infer.init_model_path={checkpoint}"]).runs[1]
+    figures = Figures()
+    around = Surroundings(
+        clock=time.monotonic,
+        run_id="one",
+        folder=RunFolder(path=job.parent / "infer"),
+        observer=Observers(figures),
+    )
+    Evaluator(options, around).infer()
+    return figures.last["AUC"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What one process learns."""
+    folder = tmp_path_factory.mktemp("alone")
+    job = make_learnable(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        run(job, "mode=train")
+    return auc_of(job, folder / "ckpt" / "3")
+
+
+COMMUNICATORS = {
+    "async": {"FLAGS_communicator_send_queue_size": 3, "FLAGS_communicator_max_merge_var_num": 2},
+    "half_async": {"FLAGS_communicator_max_merge_var_num": 2},
+    "geo": {},
+}
+
+
+@pytest.mark.parametrize("mode", COMMUNICATORS)
+def test_workers_that_do_not_wait_learn_as_well(tmp_path, alone, mode):
+    job = make_learnable(tmp_path, communicator=COMMUNICATORS[mode])
+    with LocalCluster(tmp_path / "run", num_workers=2, num_servers=2) as cluster:
+        cluster.start_workers(job, mode=mode)
+        cluster.wait()
+    assert auc_of(job, tmp_path / "ckpt" / "3") == pytest.approx(alone, abs=AUC_TOLERANCE)
+
+
+def test_half_async_of_one_worker_is_sync(tmp_path):
+    found = {}
+    for mode in ("sync", "half_async"):
+        folder = tmp_path / mode
+        data = make_data(folder / "data", num_samples=400)
+        job = write_job(make_job(data, epochs=2), folder / "job.yaml")
+        with LocalCluster(folder / "run", num_workers=1, num_servers=2) as cluster:
+            cluster.start_workers(job, mode=mode)
+            cluster.wait()
+        found[mode] = tensors_of(folder / "ckpt" / "1")
+    assert found["sync"] == found["half_async"]
+
+
+def test_geo_of_one_worker_is_one_process(tmp_path, monkeypatch):
+    data = make_data(tmp_path / "data", num_samples=400)
+    job = make_job(data, epochs=2)
+    job["train"] = {"strategy": {"mode": {"push_num": 3}}}
+    for name in ("alone", "geo"):
+        write_job(job, tmp_path / name / "job.yaml")
+    monkeypatch.chdir(tmp_path / "alone")
+    run(tmp_path / "alone" / "job.yaml")
+    with LocalCluster(tmp_path / "run", num_workers=1, num_servers=2) as cluster:
+        cluster.start_workers(tmp_path / "geo" / "job.yaml", mode="geo")
+        cluster.wait()
+    ours, theirs = (load_weights(tmp_path / name / "ckpt" / "1") for name in ("geo", "alone"))
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], atol=1e-6, err_msg=name)
+
+
+def load_weights(checkpoint):
+    dense = load_file(checkpoint / "learn" / "model.safetensors")
+    tables = {name: columns_of(stored) for _, name, stored in tables_of(checkpoint)}
+    rows = {f"{name}/{c}": its[c] for name, its in tables.items() for c in ("ids", "rows", "shows")}
+    return {**dense, **rows}
+
+
+def test_a_stopped_worker_holds_up_nobody_in_async(tmp_path):
+    job = make_learnable(tmp_path)
+    with LocalCluster(tmp_path / "run", num_workers=2, num_servers=1) as cluster:
+        cluster.start_workers(job, mode="async")
+        metrics = tmp_path / "logs" / f"{tmp_path.name}.train" / "metrics.jsonl"
+        wait_for(lambda: load_lines(metrics) > 1)
+        cluster.pause(cluster.workers[1])
+        before = load_lines(metrics)
+        wait_for(lambda: load_lines(metrics) > before)
+        cluster.go_on(cluster.workers[1])
+        cluster.wait()
+    assert load_file(tmp_path / "ckpt" / "3" / "learn" / "model.safetensors")
+
+
+def load_lines(path):
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def wait_for(condition, *, deadline_s=60):
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)

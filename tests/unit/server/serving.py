@@ -1,0 +1,84 @@
+"""A server inside the test's own process, and a worker's link to it."""
+
+import contextlib
+
+import numpy as np
+
+from fleetrec.config.job import OptimizerOptions
+from fleetrec.core.topology import Topology
+from fleetrec.embedding.table import TableConfig
+from fleetrec.server.client import ClientOptions
+from fleetrec.server.endpoint import Endpoint, Security
+from fleetrec.server.link import Link, Step
+from fleetrec.server.recovery import Memory
+from fleetrec.server.service import Service, ServiceOptions
+from fleetrec.server.spec import Portion, ServedModel
+
+TOKEN = "secret"
+MODEL = ServedModel(
+    tables=(TableConfig(name="t", dim=2), TableConfig(name="u", dim=3, num_rows=10)),
+    num_dense=5,
+    optimizer=OptimizerOptions(name="sgd", lr=1.0),
+    seed=0,
+    mode="async",
+)
+
+
+def make_service(directory, *, index=0, count=1, num_workers=1, **options):
+    memory = Memory(directory, durability="process")
+    portion = Portion(index=index, count=count)
+    return Service(
+        memory,
+        ServiceOptions(portion=portion, num_workers=num_workers, patience_s=0.1, **options),
+    ), memory
+
+
+@contextlib.contextmanager
+def serving(directory, *, num_servers=1, num_workers=1, token=TOKEN):
+    """Serve, and yield the endpoints."""
+    with contextlib.ExitStack() as stack:
+        endpoints = []
+        for index in range(num_servers):
+            service, memory = make_service(
+                directory / str(index), index=index, count=num_servers, num_workers=num_workers
+            )
+            stack.callback(memory.close)
+            endpoint = stack.enter_context(
+                Endpoint(
+                    service,
+                    "127.0.0.1:0",
+                    security=Security(token=token),
+                    num_workers=num_workers,
+                )
+            )
+            endpoints.append(f"127.0.0.1:{endpoint.port}")
+        yield endpoints
+
+
+def make_topology(endpoints, *, index=0, num_workers=1):
+    return Topology(
+        role="worker",
+        index=index,
+        num_workers=num_workers,
+        num_servers=len(endpoints),
+        server_endpoints=tuple(endpoints),
+    )
+
+
+@contextlib.contextmanager
+def linked(endpoints, *, model=MODEL, token=TOKEN, index=0, num_workers=1):
+    options = ClientOptions(token=token, deadline_s=30, give_up_s=60)
+    topology = make_topology(endpoints, index=index, num_workers=num_workers)
+    with contextlib.closing(Link(topology, model, options)) as link:
+        yield link
+
+
+def make_step(tables=None, *, grads_P=None, progress=b""):
+    zeros_P = np.zeros(MODEL.num_dense, np.float32)
+    return Step(
+        progress=progress,
+        num_samples=1,
+        event_time=0,
+        grads_P=zeros_P if grads_P is None else grads_P,
+        tables=tables or {},
+    )

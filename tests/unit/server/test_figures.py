@@ -1,0 +1,37 @@
+"""What those who watch a server get to see."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+
+from fleetrec.server.figures import FiguresPage, to_text
+from unit.server.test_service import Held
+
+
+def test_figures_are_written_as_prometheus_reads_them():
+    text = to_text({"table_rows": {"t": 3.0, "u": 0.0}, "calls_total": 7.0})
+    assert text == (
+        "# TYPE fleetrec_table_rows gauge\n"
+        'fleetrec_table_rows{table="t"} 3.0\n'
+        'fleetrec_table_rows{table="u"} 0.0\n'
+        "# TYPE fleetrec_calls_total counter\n"
+        "fleetrec_calls_total 7.0\n"
+    )
+
+
+def test_the_page_has_the_figures_of_now(tmp_path):
+    held = Held(tmp_path)
+    with FiguresPage(0, held.service.figures) as page:
+        url = f"http://127.0.0.1:{page.port}/metrics"
+        assert 'fleetrec_table_rows{table="t"} 0.0' in read(url)
+        held.push(1)
+        assert 'fleetrec_table_rows{table="t"} 1.0' in read(url)
+        assert "fleetrec_steps_total 1.0" in read(url)
+        with pytest.raises(urllib.error.HTTPError):
+            read(url.replace("metrics", "other"))
+
+
+def read(url):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()

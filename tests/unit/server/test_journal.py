@@ -1,0 +1,71 @@
+"""What a server remembers, and what it refuses to believe."""
+
+import pytest
+
+from fleetrec.core.errors import UnavailableError
+from fleetrec.server.journal import JournalError, JournalWriter, read_journal, segment_path
+from fleetrec.server.recovery import Memory
+from fleetrec.server.wire import Kind, Message, encode
+
+RECORDS = [encode(Message(kind=Kind.HELLO, sequence=i)) for i in range(5)]
+
+
+def write(directory, records=RECORDS, *, number=1, durability="process"):
+    writer = JournalWriter(directory, number, durability=durability)
+    for record in records:
+        writer.append(record)
+    writer.close()
+    return segment_path(directory, number)
+
+
+@pytest.mark.parametrize("durability", ["process", "disk"])
+def test_records_come_back_in_order(tmp_path, durability):
+    write(tmp_path, durability=durability)
+    write(tmp_path, RECORDS[:2], number=2)
+    assert list(read_journal(tmp_path, first=1)) == [*RECORDS, *RECORDS[:2]]
+
+
+@pytest.mark.parametrize("num_bytes", [1, 7, 8, 9, 30])
+def test_a_torn_tail_is_cut_off(tmp_path, num_bytes):
+    path = write(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-num_bytes])
+    assert list(read_journal(tmp_path, first=1)) == RECORDS[:-1]
+    assert list(read_journal(tmp_path, first=1)) == RECORDS[:-1]
+    assert len(path.read_bytes()) < len(whole) - num_bytes + 1
+
+
+def test_damage_in_front_of_sound_records_is_refused(tmp_path):
+    path = write(tmp_path)
+    for place in range(8, path.stat().st_size - len(RECORDS[-1]) - 8):
+        content = bytearray(path.read_bytes())
+        content[place] ^= 255
+        damaged = tmp_path / "damaged"
+        damaged.mkdir(exist_ok=True)
+        segment_path(damaged, 1).write_bytes(content)
+        with pytest.raises(JournalError, match="damaged at byte"):
+            list(read_journal(damaged, first=1))
+
+
+def test_a_missing_file_is_noticed(tmp_path):
+    for number in (1, 2, 3):
+        write(tmp_path, number=number)
+    segment_path(tmp_path, 2).unlink()
+    with pytest.raises(JournalError, match="file 2 of the journal is missing"):
+        list(read_journal(tmp_path, first=1))
+
+
+def test_a_torn_file_that_is_not_the_last_is_refused(tmp_path):
+    path = write(tmp_path)
+    write(tmp_path, number=2)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(JournalError, match="another file follows"):
+        list(read_journal(tmp_path, first=1))
+
+
+def test_two_servers_cannot_share_a_folder(tmp_path):
+    memory = Memory(tmp_path, durability="process")
+    with pytest.raises(UnavailableError, match="another server uses this folder"):
+        Memory(tmp_path, durability="process")
+    memory.close()
+    Memory(tmp_path, durability="process").close()

@@ -1,0 +1,148 @@
+"""A server's state, across its own death, without a wire."""
+
+import numpy as np
+import pytest
+
+from fleetrec.embedding.remote_lookup import Listed
+from fleetrec.server.push import Push, RowPush
+from fleetrec.server.spec import Portion
+from fleetrec.server.wire import Kind, Message, WireError, as_bytes
+from unit.server.serving import MODEL, make_service
+
+SYNC = MODEL.model_copy(update={"mode": "sync"})
+
+
+class Held:
+    """A service that can be killed and started again."""
+
+    def __init__(self, directory, *, model=MODEL, num_workers=1, **options):
+        self._make = lambda: make_service(directory, num_workers=num_workers, **options)
+        self.service, self.memory = self._make()
+        first, last = Portion(index=0, count=1).dense(model.num_dense)
+        arrays = [as_bytes(model.to_plain()), np.zeros(last - first, np.float32)]
+        self.ask(Kind.SETUP, arrays=arrays)
+        for worker in range(num_workers):
+            self.ask(Kind.HELLO, worker=worker, incarnation=1)
+
+    def restart(self):
+        self.memory.close()
+        self.service, self.memory = self._make()
+
+    def ask(self, kind, **fields):
+        return self.service.handle(Message(kind=kind, **fields))
+
+    def push(self, sequence, *, grad=1.0, worker=0, num_samples=1):
+        counts = np.ones(1, np.uint32)
+        none = np.zeros(0, np.uint32)
+        push = Push(
+            progress=b"%d" % sequence,
+            num_samples=num_samples,
+            event_time=0,
+            grads_P=np.full(MODEL.num_dense, grad, np.float32),
+            tables=[
+                RowPush(
+                    ids_N=np.array([7]),
+                    shows_N=counts,
+                    clicks_N=counts,
+                    grads_MD=np.full((1, 2), grad, np.float32),
+                ),
+                RowPush(
+                    ids_N=np.zeros(0, np.int64),
+                    shows_N=none,
+                    clicks_N=none,
+                    grads_MD=np.zeros((0, 3), np.float32),
+                ),
+            ],
+        )
+        return self.service.handle(push.to_message(worker=worker, incarnation=1, sequence=sequence))
+
+    def pull(self, sequence, *, worker=0):
+        arrays = [np.array([0, 1], np.uint64), np.array([7]), np.zeros(0, np.int64)]
+        return self.ask(Kind.PULL, worker=worker, incarnation=1, sequence=sequence, arrays=arrays)
+
+    def dense(self):
+        return self.ask(Kind.DENSE).array(1, np.float32).tolist()
+
+    def rows(self):
+        return self.ask(Kind.DUMP, arrays=[as_bytes("t")[1:-1]]).arrays[1].tolist()
+
+
+@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 30])
+def test_a_push_is_applied_once_also_after_a_restart(tmp_path, snapshot_bytes):
+    held = Held(tmp_path, snapshot_bytes=snapshot_bytes)
+    held.push(1)
+    held.push(1)
+    rows, dense = held.rows(), held.dense()
+    assert dense == [-1.0] * MODEL.num_dense
+    held.restart()
+    held.push(1)
+    assert (held.rows(), held.dense()) == (rows, dense)
+    answer = held.ask(Kind.HELLO)
+    assert (answer.sequence, answer.array(0, np.uint8).tobytes()) == (1, b"1")
+
+
+def test_a_step_waits_for_all_workers(tmp_path):
+    held = Held(tmp_path, model=SYNC, num_workers=2)
+    held.push(1, worker=0, grad=1.0, num_samples=3)
+    waiting = held.pull(2, worker=0)
+    assert (waiting.kind, waiting.arrays[0].tolist()) == (Kind.WAIT, [1])
+    assert held.dense() == [0.0] * MODEL.num_dense
+    held.push(1, worker=1, grad=5.0, num_samples=1)
+    assert held.dense() == [0.0] * MODEL.num_dense  # worker 1 may yet die between two servers
+    assert held.pull(2, worker=1).kind == Kind.OK
+    assert held.dense() == [-2.0] * MODEL.num_dense  # (3 * 1 + 1 * 5) / 4
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_worker_makes_its_step_again_from_the_same_rows(tmp_path, is_restarted):
+    held = Held(tmp_path, model=SYNC, num_workers=2)
+    before = held.pull(1, worker=0).arrays[1].tolist()
+    held.push(1, worker=0)
+    held.push(1, worker=1)
+    held.pull(2, worker=1)
+    if is_restarted:
+        held.restart()
+    again = held.pull(1, worker=0)
+    assert (again.kind, again.arrays[1].tolist()) == (Kind.OK, before)
+    held.push(1, worker=0, grad=100.0)  # a repetition, whatever it says
+    held.pull(2, worker=1)
+    assert held.pull(2, worker=0).kind == Kind.OK
+    assert held.dense() == [-1.0] * MODEL.num_dense
+
+
+def test_workers_that_have_left_are_not_waited_for(tmp_path):
+    held = Held(tmp_path, model=SYNC, num_workers=2)
+    assert held.ask(Kind.LEAVE, worker=1, incarnation=1).kind == Kind.WAIT
+    held.push(1, worker=0)
+    assert held.pull(2, worker=0).kind == Kind.OK
+    assert held.dense() == [-1.0] * MODEL.num_dense
+    assert held.ask(Kind.LEAVE, worker=0, incarnation=1).kind == Kind.OK
+    held.restart()
+    assert held.ask(Kind.LEAVE, worker=1, incarnation=1).kind == Kind.OK
+    held.push(2, worker=0)
+    assert held.pull(3, worker=0).kind == Kind.WAIT  # a new pass, in which worker 1 takes part
+
+
+def test_a_push_that_skips_one_is_refused(tmp_path):
+    held = Held(tmp_path, model=SYNC)
+    with pytest.raises(WireError, match="push 2 does not follow 0"):
+        held.push(2)
+
+
+def test_a_meeting_outlives_the_server(tmp_path):
+    held = Held(tmp_path, num_workers=2)
+
+    def bring(worker, content):
+        arrays = [np.frombuffer(b"name", np.uint8), np.frombuffer(content, np.uint8)]
+        return held.ask(Kind.GATHER, worker=worker, sequence=1, arrays=arrays)
+
+    assert bring(0, b"a").arrays[0].tolist() == [1]
+    held.restart()
+    assert [part.tobytes() for part in bring(1, b"b").arrays] == [b"a", b"b"]
+    assert [part.tobytes() for part in bring(0, b"c").arrays] == [b"a", b"b"]
+
+
+def test_listed_ids_are_taken_by_place():
+    counts = np.arange(3, dtype=np.uint32)
+    listed = Listed(ids_N=np.array([5, 6, 7]), shows_N=counts, clicks_N=counts)
+    assert listed.at(np.array([2, 0])).ids_N.tolist() == [7, 5]
