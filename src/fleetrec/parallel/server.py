@@ -51,7 +51,13 @@ class Cluster:
     geo_push_steps: int = 100
 
 
-def join_cluster(options: ClusterOptions, topology: Topology, *, token: str | None) -> Cluster:
+def join_cluster(
+    options: ClusterOptions,
+    topology: Topology,
+    *,
+    token: str | None,
+    authority: Path | None = None,
+) -> Cluster:
     """Return what a worker of a job needs to know to join the others."""
     communicator = options.communicator
     return Cluster(
@@ -59,6 +65,7 @@ def join_cluster(options: ClusterOptions, topology: Topology, *, token: str | No
         mode=options.strategy,
         client=ClientOptions(
             token=token,
+            authority=authority,
             deadline_s=communicator.rpc_deadline_s,
             num_threads=communicator.thread_pool_size,
         ),
