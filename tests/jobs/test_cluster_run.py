@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fleetrec.cli.cluster import job_of
+from fleetrec.core.env import environment_with
 from fleetrec.launch.local import Policy, Supervisor
 from fleetrec.launch.machines import place
 from making import make_data, make_job, tensors_of, write_job
@@ -36,9 +38,15 @@ def command(*arguments):
     return [sys.executable, "-m", "fleetrec", "run", *arguments]
 
 
-def run_job(folder, *arguments):
+def run_job(folder, *arguments, environment=None):
     return subprocess.run(
-        command(*arguments), cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        command(*arguments),
+        cwd=folder,
+        env=environment_with(environment or {}, unless_set={}),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -211,6 +219,23 @@ def test_workers_learn_by_every_strategy(tmp_path, strategy):
     found = re.findall(r"epoch 2 done.*AUC=\[([\d.]+)\].*SAMPLES=\[(\d+)\]", done.stdout)
     assert [count for _, count in found] == ["2000"]
     assert float(found[0][0]) > 0.75
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
+def test_a_job_can_speak_tls(tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    names = ["-subj", "/CN=local", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*make, *names, *files], check=True, capture_output=True)
+    make_cluster_job(tmp_path, epochs=1, worker_num=1, server_num=1)
+    told = {
+        "FLEETREC_TLS_CERTIFICATE": str(certificate),
+        "FLEETREC_TLS_KEY": str(key),
+        "FLEETREC_TLS_AUTHORITY": str(certificate),
+    }
+    done = run_job(tmp_path, "-m", "config.yaml", environment=told)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):

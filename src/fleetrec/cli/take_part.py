@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import RunOptions
-from fleetrec.core.env import read_status_path, read_token
+from fleetrec.core.env import read_authority, read_status_path, read_token
 from fleetrec.core.topology import Topology
 from fleetrec.parallel.server import Cluster, join_cluster
 from fleetrec.server.process import run_server
@@ -49,7 +49,7 @@ def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: boo
 
 
 def _joined(run: RunOptions, topology: Topology, stop: StopRequest) -> Cluster:
-    cluster = join_cluster(run.cluster, topology, token=read_token())
+    cluster = join_cluster(run.cluster, topology, token=read_token(), authority=read_authority())
     client = dataclasses.replace(cluster.client, should_stop=stop.is_requested)
     return dataclasses.replace(cluster, client=client)
 

@@ -66,6 +66,10 @@ class SingleStrategy:
         """Meet nobody."""
         return [content]
 
+    def num_waiting(self) -> int:
+        """Return 0: a step counts at once."""
+        return 0
+
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch."""
         self._model.train()

@@ -55,6 +55,10 @@ class Strategy(Protocol):
         """
         ...
 
+    def num_waiting(self) -> int:
+        """Return how many steps were made that do not count yet: pushes on their way."""
+        ...
+
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch; returns the outputs from before the update."""
         ...
