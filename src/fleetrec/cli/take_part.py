@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import logging
 import secrets
 import time
 from pathlib import Path
@@ -18,8 +17,6 @@ from fleetrec.train.observers import JsonObserver, LogObserver, StatusObserver
 from fleetrec.train.passes import Surroundings
 from fleetrec.train.run_folder import RunFolder
 from fleetrec.train.trainer import Trainer
-
-logger = logging.getLogger(__name__)
 
 
 def take_part(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: bool) -> None:
@@ -46,6 +43,8 @@ def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: boo
         trainer = Trainer(_own(run, topology), around, cluster=cluster)
         with contextlib.closing(trainer):
             trainer.train(resume=resume)
+            if run.engine == "cluster":  # else the supervisor ends the servers
+                trainer.finish()
 
 
 def _joined(run: RunOptions, topology: Topology, stop: StopRequest) -> Cluster:

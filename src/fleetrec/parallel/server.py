@@ -293,10 +293,9 @@ class ServerStrategy:
         return frozen
 
     def finish(self) -> None:
-        """Tell the servers that this worker needs them no more, and hang up."""
+        """Tell the servers that this worker needs them no more."""
         self._sender.flush()
         self._link.finish()
-        self.close()
 
     def close(self) -> None:
         """Hang up."""

@@ -184,6 +184,9 @@ class SingleStrategy:
             frozen[name] = {column: taken[column] for column in ("ids", "rows")}
         return frozen
 
+    def finish(self) -> None:
+        """Tell nobody."""
+
     def close(self) -> None:
         """Let go of nobody."""
 

@@ -115,6 +115,10 @@ class Strategy(Protocol):
         """Return ids and rows of every table, for an inference model."""
         ...
 
+    def finish(self) -> None:
+        """Tell servers that this worker needs them no more; without a worker they end."""
+        ...
+
     def close(self) -> None:
         """Let go of other processes."""
         ...

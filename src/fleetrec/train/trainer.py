@@ -69,6 +69,11 @@ class Trainer:
                 self._saver.epoch_done(self._position, figures)
             self._meeting.gather("saved", b"", number=self._position.epoch)
 
+    def finish(self) -> None:
+        """Tell servers, if there are any, that this worker needs them no more."""
+        for phase in self._phases:
+            phase.strategy.finish()
+
     def close(self) -> None:
         """Let go of other processes."""
         for phase in self._phases:
