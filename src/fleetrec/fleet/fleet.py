@@ -219,9 +219,7 @@ class Fleet:
     def _index(self, role: Role) -> int:
         topology = self._topology()
         if topology.role != role:
-            raise RuntimeError(
-                f"fleet: this is for a {role}, and this process is a {topology.role}"
-            )
+            raise RuntimeError(f"fleet: this is for a {role}; this process is a {topology.role}")
         return topology.index
 
     def _gather(self, content: bytes) -> list[bytes]:
