@@ -1,9 +1,11 @@
 """Runners of class local_cluster: servers and workers on one machine, as a user runs them."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fleetrec.cli.cluster import job_of
+from fleetrec.core.env import environment_with
 from fleetrec.launch.local import Policy, Supervisor
 from fleetrec.launch.machines import place
 from making import make_data, make_job, tensors_of, write_job
@@ -36,9 +39,15 @@ def command(*arguments):
     return [sys.executable, "-m", "fleetrec", "run", *arguments]
 
 
-def run_job(folder, *arguments):
+def run_job(folder, *arguments, environment=None):
     return subprocess.run(
-        command(*arguments), cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        command(*arguments),
+        cwd=folder,
+        env=environment_with(environment or {}, unless_set={}),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -97,7 +106,7 @@ def test_the_built_in_runner_trains(tmp_path, worker_num, server_num):
         *(f"worker.{i}" for i in range(worker_num)),
     }
     assert (logs / "dnn.local_cluster_cpu_train/report.html").is_file()
-    assert not (logs / "dnn.local_cluster_cpu_train/servers").exists()
+    assert not list((logs / "dnn.local_cluster_cpu_train/servers").iterdir())
     assert (tmp_path / "increment_dnn/0/MANIFEST.json").is_file()
     assert "checkpoint:      increment_dnn/0" in done.stdout
 
@@ -213,16 +222,34 @@ def test_workers_learn_by_every_strategy(tmp_path, strategy):
     assert float(found[0][0]) > 0.75
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
+def test_a_job_can_speak_tls(tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    names = ["-subj", "/CN=local", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*make, *names, *files], check=True, capture_output=True)
+    make_cluster_job(tmp_path, epochs=1, worker_num=1, server_num=1)
+    told = {
+        "FLEETREC_TLS_CERTIFICATE": str(certificate),
+        "FLEETREC_TLS_KEY": str(key),
+        "FLEETREC_TLS_AUTHORITY": str(certificate),
+    }
+    done = run_job(tmp_path, "-m", "config.yaml", environment=told)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
     """Whoever sets the variables is a cluster manager; here it is our supervisor."""
     config = make_cluster_job(tmp_path, epochs=1, **{"class": "cluster_train"})
     arguments = ("run", "-m", str(config), "-o", f"runner.train.save_checkpoint_path={tmp_path}/c")
     process = (sys.executable, "-m", "fleetrec", *arguments, "--log-dir", str(tmp_path / "logs"))
     machines = place(worker_num=2, server_num=1)
+    part = dataclasses.replace(machines.part, is_whole=False)  # then servers have to end themselves
     with job_of(process, machines, state_dir=tmp_path / "held") as job:
         outcome = Supervisor(
             job,
-            machines.part,
+            part,
             log_dir=tmp_path / "out",
             policy=Policy(),
             should_stop=lambda: False,

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 TESTS = Path(__file__).parents[1]
 TOKEN = "a secret of this test"
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 
 
 def free_port():
@@ -94,6 +94,13 @@ class LocalCluster:
                 health_pb2_grpc.HealthStub(channel).Check(
                     health_pb2.HealthCheckRequest(), wait_for_ready=True, timeout=DEADLINE_S
                 )
+
+    def wait_for(self, condition):
+        """Wait until something has happened."""
+        end = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < end, f"nothing happens\n{self.tails()}"
+            time.sleep(0.02)
 
     def is_done(self):
         return all(worker.poll() is not None for worker in self.workers)

@@ -70,6 +70,7 @@ COMMUNICATORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", COMMUNICATORS)
 def test_workers_that_do_not_wait_learn_as_well(tmp_path, alone, mode):
     job = make_learnable(tmp_path, communicator=COMMUNICATORS[mode])
@@ -116,15 +117,16 @@ def load_weights(checkpoint):
     return {**dense, **rows}
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_holds_up_nobody_in_async(tmp_path):
     job = make_learnable(tmp_path)
     with LocalCluster(tmp_path / "run", num_workers=2, num_servers=1) as cluster:
         cluster.start_workers(job, mode="async")
         metrics = tmp_path / "logs" / f"{tmp_path.name}.train" / "metrics.jsonl"
-        wait_for(lambda: load_lines(metrics) > 1)
+        cluster.wait_for(lambda: load_lines(metrics) > 1)
         cluster.pause(cluster.workers[1])
         before = load_lines(metrics)
-        wait_for(lambda: load_lines(metrics) > before)
+        cluster.wait_for(lambda: load_lines(metrics) > before)
         cluster.go_on(cluster.workers[1])
         cluster.wait()
     assert load_file(tmp_path / "ckpt" / "3" / "learn" / "model.safetensors")
@@ -132,10 +134,3 @@ def test_a_stopped_worker_holds_up_nobody_in_async(tmp_path):
 
 def load_lines(path):
     return len(path.read_text().splitlines()) if path.exists() else 0
-
-
-def wait_for(condition, *, deadline_s=60):
-    end = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)

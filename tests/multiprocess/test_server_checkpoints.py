@@ -26,6 +26,7 @@ def train(folder, name, job, *, num_servers, num_workers=1, resume=False):
         assert resume == ("resumed from" in cluster.log_of("worker.0"))
 
 
+@pytest.mark.slow
 def test_files_depend_on_the_number_of_servers_but_content_does_not(tmp_path):
     found = []
     for num_servers in (1, 3):
@@ -38,6 +39,7 @@ def test_files_depend_on_the_number_of_servers_but_content_does_not(tmp_path):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", [1, 3])
 def test_a_run_goes_on_with_another_number_of_servers(tmp_path, second):
     straight = tmp_path / "straight"

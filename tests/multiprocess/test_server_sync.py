@@ -34,7 +34,9 @@ def train(folder, job, *, num_workers, num_servers, mode="sync"):
         cluster.wait()
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adagrad", "Adam"])
+@pytest.mark.parametrize(
+    "optimizer", ["Adam", *(pytest.param(n, marks=pytest.mark.slow) for n in ("SGD", "Adagrad"))]
+)
 def test_two_workers_equal_one_with_twice_the_batch(tmp_path, monkeypatch, optimizer):
     make_shared_data(tmp_path, num_workers=2)
     job = make_cluster_job(tmp_path, optimizer=optimizer)

@@ -112,9 +112,9 @@ def test_a_server_that_fails_ends_the_job_although_workers_would_wait(tmp_path):
 
 
 def test_a_server_that_ends_too_early_is_mentioned(tmp_path, caplog):
-    wait = "import time; time.sleep(0.5)"
-    assert supervise(tmp_path, make_job(server="", worker=wait)).status == 0
-    assert "server.0 ended by itself while workers run" in caplog.messages
+    wait = "import time; time.sleep(1)"
+    assert supervise(tmp_path, make_job(server="", worker=wait), early_s=0.1).status == 0
+    assert caplog.messages == ["server.0 ended by itself while workers run"]
 
 
 def test_a_command_that_cannot_be_started_is_a_failure_with_a_reason(tmp_path):

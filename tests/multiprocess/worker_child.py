@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from fleetrec.cli.job import load_job
-from fleetrec.core.env import read_token
+from fleetrec.core.env import read_authority, read_token
 from fleetrec.core.topology import Topology
 from fleetrec.parallel.server import join_cluster
 from fleetrec.train.events import Observers
@@ -43,7 +43,10 @@ def main(job, mode, index, num_workers, endpoints, resume=""):
         observer=Observers(JsonObserver(folder.metrics)),
     )
     cluster = join_cluster(
-        run.cluster.model_copy(update={"strategy": mode}), topology, token=read_token()
+        run.cluster.model_copy(update={"strategy": mode}),
+        topology,
+        token=read_token(),
+        authority=read_authority(),
     )
     trainer = Trainer(run, around, cluster=cluster)
     with contextlib.closing(trainer):

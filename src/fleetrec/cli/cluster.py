@@ -1,7 +1,6 @@
 """Run the processes of a job under a supervisor, and tell the user how it goes."""
 
 import contextlib
-import logging
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +16,6 @@ from fleetrec.launch.job import JobSpec, Part, RoleSpec
 from fleetrec.launch.local import Outcome, Policy, Supervisor
 from fleetrec.launch.machines import Machines
 from fleetrec.launch.ports import reserved_endpoints
-
-logger = logging.getLogger(__name__)
 
 Watcher = Callable[[Sequence[Child]], None]
 

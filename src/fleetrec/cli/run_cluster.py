@@ -14,7 +14,7 @@ from fleetrec.config.job import RunOptions
 from fleetrec.core.env import has_topology
 from fleetrec.core.errors import UnavailableError
 from fleetrec.launch.child import Child
-from fleetrec.launch.local import INTERRUPTED, Outcome, Policy
+from fleetrec.launch.local import Outcome, Policy
 from fleetrec.launch.machines import place
 from fleetrec.train.observers import LogObserver
 from fleetrec.train.report import write_report
@@ -48,18 +48,28 @@ def run_cluster(
     """
     run_id = (folder.run_id() if resume else None) or secrets.token_hex(8)
     folder.begin(run_id, fresh=not resume)
-    if not resume:
-        shutil.rmtree(folder.servers, ignore_errors=True)
+    forget_servers(folder, keep=_shape(run) if resume else None)
     with run_log(folder.log):
         logger.info("Runner %s Begin", run.name)
         try:
             outcome = _supervised(run, folder, _command(run, arguments, resume=resume), log_dir)
         finally:
             write_report(folder, run)
-        if outcome.status == INTERRUPTED:
+        if outcome.was_stopped:
             logger.warning("stopped; go on with the same command and --resume")
         end_unless_well(outcome, log_dir)
-    shutil.rmtree(folder.servers, ignore_errors=True)  # what they held is in the checkpoint
+    forget_servers(folder, keep=None)
+
+
+def forget_servers(folder: RunFolder, *, keep: str | None) -> None:
+    """Remove what servers kept, but for those of a job of the same shape that shall go on."""
+    for path in folder.servers.glob("*"):
+        if path.name != keep:
+            shutil.rmtree(path)
+
+
+def _shape(run: RunOptions) -> str:
+    return f"{run.cluster.num_workers}x{run.cluster.num_servers}"
 
 
 def _command(run: RunOptions, arguments: Sequence[str], *, resume: bool) -> tuple[str, ...]:
@@ -77,8 +87,7 @@ def _supervised(
     def watch(_: Sequence[Child]) -> None:
         follower.look()
 
-    shape = f"{options.num_workers}x{options.num_servers}"  # servers of another are of no use
-    with job_of(command, machines, state_dir=folder.servers / shape) as job:
+    with job_of(command, machines, state_dir=folder.servers / _shape(run)) as job:
         return supervise(
             job,
             machines.part,

@@ -2,14 +2,13 @@
 
 import contextlib
 import dataclasses
-import logging
 import secrets
 import time
 from pathlib import Path
 
 from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import RunOptions
-from fleetrec.core.env import read_status_path, read_token
+from fleetrec.core.env import read_authority, read_status_path, read_token
 from fleetrec.core.topology import Topology
 from fleetrec.parallel.server import Cluster, join_cluster
 from fleetrec.server.process import run_server
@@ -18,8 +17,6 @@ from fleetrec.train.observers import JsonObserver, LogObserver, StatusObserver
 from fleetrec.train.passes import Surroundings
 from fleetrec.train.run_folder import RunFolder
 from fleetrec.train.trainer import Trainer
-
-logger = logging.getLogger(__name__)
 
 
 def take_part(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: bool) -> None:
@@ -46,10 +43,12 @@ def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: boo
         trainer = Trainer(_own(run, topology), around, cluster=cluster)
         with contextlib.closing(trainer):
             trainer.train(resume=resume)
+            if run.engine == "cluster":  # else the supervisor ends the servers
+                trainer.finish()
 
 
 def _joined(run: RunOptions, topology: Topology, stop: StopRequest) -> Cluster:
-    cluster = join_cluster(run.cluster, topology, token=read_token())
+    cluster = join_cluster(run.cluster, topology, token=read_token(), authority=read_authority())
     client = dataclasses.replace(cluster.client, should_stop=stop.is_requested)
     return dataclasses.replace(cluster, client=client)
 

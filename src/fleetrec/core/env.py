@@ -8,6 +8,9 @@ from fleetrec.core.errors import ConfigError
 from fleetrec.core.topology import Role, Topology
 
 TOKEN = "FLEETREC_TOKEN"
+AUTHORITY = "FLEETREC_TLS_AUTHORITY"
+CERTIFICATE = "FLEETREC_TLS_CERTIFICATE"
+KEY = "FLEETREC_TLS_KEY"
 STATUS = "FLEETREC_STATUS"
 STATE = "FLEETREC_STATE"
 
@@ -42,16 +45,29 @@ def read_token() -> str | None:
     return os.environ.get(TOKEN) or None
 
 
+def read_authority() -> Path | None:
+    """Return the file of certificates that workers believe, if servers use TLS."""
+    return _path(AUTHORITY)
+
+
+def read_certificate() -> tuple[Path, Path] | None:
+    """Return the files of a server's certificate and its key, if it uses TLS."""
+    certificate, key = _path(CERTIFICATE), _path(KEY)
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise ConfigError([f"{CERTIFICATE} and {KEY}: expected both in the environment, or none"])
+    return certificate, key
+
+
 def read_status_path() -> Path | None:
     """Return the file in which this process shall tell how it goes, if somebody watches."""
-    path = os.environ.get(STATUS)
-    return Path(path) if path else None
+    return _path(STATUS)
 
 
 def read_state_path() -> Path | None:
     """Return the folder in which this server shall keep what it holds, across its own death."""
-    path = os.environ.get(STATE)
-    return Path(path) if path else None
+    return _path(STATE)
 
 
 def environment_with(added: Mapping[str, str], *, unless_set: Mapping[str, str]) -> dict[str, str]:
@@ -77,6 +93,11 @@ def topology_of(environ: Mapping[str, str]) -> Topology:
         num_servers=len(endpoints),
         server_endpoints=endpoints,
     )
+
+
+def _path(name: str) -> Path | None:
+    path = os.environ.get(name)
+    return Path(path) if path else None
 
 
 def _role(environ: Mapping[str, str]) -> Role:

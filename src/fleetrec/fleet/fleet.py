@@ -117,6 +117,7 @@ class Fleet:
         """Say that this worker needs the servers no more."""
         if self._strategy is not None:
             self._strategy.finish()
+            self._strategy.close()
             self._strategy = None
 
     # Training.
@@ -218,7 +219,7 @@ class Fleet:
     def _index(self, role: Role) -> int:
         topology = self._topology()
         if topology.role != role:
-            raise RuntimeError(f"fleet.{role}_index(): this process is a {topology.role}")
+            raise RuntimeError(f"fleet: this is for a {role}; this process is a {topology.role}")
         return topology.index
 
     def _gather(self, content: bytes) -> list[bytes]:

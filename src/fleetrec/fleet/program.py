@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TextIO
 
 from fleetrec.checkpoint.folder import open_folder
@@ -255,7 +256,8 @@ class FetchObserver:
         if unknown:
             known = ", ".join(interval.figures)
             raise ConfigError([f"fetch_list: no figure is called {unknown[0]!r}; known: {known}"])
-        self._print(f"batch {interval.place.batch}", interval.figures, interval.samples_per_s)
+        where = f"batch {interval.place.batch}"
+        self._print(where, interval.figures, interval.samples_per_s, interval.costs)
 
     def pass_done(self, done: PassDone) -> None:
         """Print the figures of the pass."""
@@ -264,12 +266,19 @@ class FetchObserver:
     def saved(self, what: str, path: Path, *, epoch: int) -> None:
         """Say nothing."""
 
-    def _print(self, where: str, figures: Mapping[str, float], samples_per_s: float) -> None:
+    def _print(
+        self,
+        where: str,
+        figures: Mapping[str, float],
+        samples_per_s: float,
+        costs: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         wanted = [
             f"{label}: {figures[name]:.6g}"
             for name, label in self._fetches.items()
             if name in figures
         ]
+        wanted += [f"{name}: {seconds:.2f}s" for name, seconds in costs.items()]
         if wanted:
             line = ", ".join([where, *wanted, f"samples/s: {samples_per_s:.0f}"])
             self._stream.write(f"{line}\n")

@@ -2,7 +2,7 @@
 
 import torch
 
-from fleetrec.core.env import read_token
+from fleetrec.core.env import read_authority, read_token
 from fleetrec.core.topology import Topology
 from fleetrec.fleet.program import Program
 from fleetrec.parallel.geo import GeoStrategy
@@ -12,7 +12,9 @@ from fleetrec.parallel.server import ServerStrategy, join_cluster
 def connect(program: Program, topology: Topology) -> ServerStrategy:
     """Let a program make its steps with the servers; returns when all workers can."""
     assert program.cluster is not None
-    cluster = join_cluster(program.cluster, topology, token=read_token())
+    cluster = join_cluster(
+        program.cluster, topology, token=read_token(), authority=read_authority()
+    )
     kind = GeoStrategy if cluster.mode == "geo" else ServerStrategy
     strategy = kind(
         program.model,

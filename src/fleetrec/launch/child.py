@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -38,6 +39,7 @@ class Child:
         self.state: State = "waiting"
         self.num_restarts = 0
         self.returncode: int | None = None
+        self.end_time = 0.0  # by the monotonic clock
         self._command = command
         self._env = env
         self._guard = guard
@@ -47,11 +49,6 @@ class Child:
     def is_running(self) -> bool:
         """Tell whether the process was there when it was last looked at."""
         return self._process is not None
-
-    @property
-    def pid(self) -> int | None:
-        """Return the number of the process while it runs."""
-        return None if self._process is None else self._process.pid
 
     def start(self) -> None:
         """Start the command; its output is added to what the log has."""
@@ -83,6 +80,7 @@ class Child:
         self._kill_group(pid)  # before its number is given back: it could be somebody else's
         self._guard.forget(pid)
         self.returncode = self._process.wait()
+        self.end_time = time.monotonic()
         self._process = None
         return True
 

@@ -30,6 +30,7 @@ class Policy:
     max_restarts: int = 3  # of each process
     save_s: float = 60.0  # for workers to save themselves when the job is told to stop
     end_s: float = 10.0  # for a process to end when there is nothing left to do
+    early_s: float = 5.0  # for workers to end after the servers
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,11 @@ class Outcome:
     failed: str = ""
     log: Path | None = None
     tail: Sequence[str] = ()
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the job ended because it was told to."""
+        return self.status == INTERRUPTED and self.log is None
 
 
 Watcher = Callable[[Sequence[Child]], None]
@@ -70,6 +76,7 @@ class Supervisor:
         self._should_stop = should_stop
         self._watch = watch
         self._guard = Guard()
+        self._mentioned: set[str] = set()
         self._servers = [self._child(job.servers, index) for index in part.servers]
         self._workers = [self._child(job.workers, index) for index in part.workers]
 
@@ -98,6 +105,7 @@ class Supervisor:
             failed = self._look_after(self._children())
             if failed is not None:
                 return self._give_up(failed)
+            self._warn_of_early_ends()
             self._pause()
         self._end(self._servers, signal.SIGTERM, self._policy.end_s)
         return Outcome(status=0)
@@ -114,7 +122,7 @@ class Supervisor:
             if child.state != "running" or not child.has_ended():
                 continue
             if child.returncode == 0:
-                self._note_end(child)
+                child.state = "finished"
             elif not self._may_restart(child):
                 return child
             else:
@@ -134,10 +142,13 @@ class Supervisor:
         count = f"{child.num_restarts} of {self._policy.max_restarts}"
         logger.warning("%s %s; started again (%s)", child.name, how, count)
 
-    def _note_end(self, child: Child) -> None:
-        child.state = "finished"
-        if child.role == "server" and not all(w.state == "finished" for w in self._workers):
-            logger.warning("%s ended by itself while workers run", child.name)
+    def _warn_of_early_ends(self) -> None:
+        """Mention servers that ended well although workers go on, perhaps without them for ever."""
+        for child in self._servers:
+            is_over = child.state == "finished" and child.name not in self._mentioned
+            if is_over and time.monotonic() - child.end_time > self._policy.early_s:
+                self._mentioned.add(child.name)
+                logger.warning("%s ended by itself while workers run", child.name)
 
     def _stop(self) -> Outcome:
         """Let workers save themselves while the servers are still there."""

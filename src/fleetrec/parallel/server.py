@@ -51,7 +51,13 @@ class Cluster:
     geo_push_steps: int = 100
 
 
-def join_cluster(options: ClusterOptions, topology: Topology, *, token: str | None) -> Cluster:
+def join_cluster(
+    options: ClusterOptions,
+    topology: Topology,
+    *,
+    token: str | None,
+    authority: Path | None = None,
+) -> Cluster:
     """Return what a worker of a job needs to know to join the others."""
     communicator = options.communicator
     return Cluster(
@@ -59,6 +65,7 @@ def join_cluster(options: ClusterOptions, topology: Topology, *, token: str | No
         mode=options.strategy,
         client=ClientOptions(
             token=token,
+            authority=authority,
             deadline_s=communicator.rpc_deadline_s,
             num_threads=communicator.thread_pool_size,
         ),
@@ -131,6 +138,10 @@ class ServerStrategy:
     def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:
         """Meet the other workers; returns what all bring, in their order."""
         return self._link.gather(name, content, number=number)
+
+    def num_waiting(self) -> int:
+        """Return how many steps the servers do not have yet."""
+        return self._sender.num_waiting()
 
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch; what servers have of it outlives this process."""
@@ -283,10 +294,9 @@ class ServerStrategy:
         return frozen
 
     def finish(self) -> None:
-        """Tell the servers that this worker needs them no more, and hang up."""
+        """Tell the servers that this worker needs them no more."""
         self._sender.flush()
         self._link.finish()
-        self.close()
 
     def close(self) -> None:
         """Hang up."""

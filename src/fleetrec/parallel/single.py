@@ -80,6 +80,10 @@ class SingleStrategy:
         """Meet nobody."""
         return [content]
 
+    def num_waiting(self) -> int:
+        """Return 0: a step counts at once."""
+        return 0
+
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch."""
         self._model.train()
@@ -193,6 +197,9 @@ class SingleStrategy:
             taken = store.snapshot()
             frozen[name] = {column: taken[column] for column in ("ids", "rows")}
         return frozen
+
+    def finish(self) -> None:
+        """Tell nobody."""
 
     def close(self) -> None:
         """Let go of nobody."""

@@ -56,6 +56,10 @@ class Strategy(Protocol):
         """
         ...
 
+    def num_waiting(self) -> int:
+        """Return how many steps were made that do not count yet: pushes on their way."""
+        ...
+
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch; returns the outputs from before the update."""
         ...
@@ -110,6 +114,10 @@ class Strategy(Protocol):
 
     def frozen_rows(self) -> dict[str, dict[str, Tensor]]:
         """Return ids and rows of every table, for an inference model."""
+        ...
+
+    def finish(self) -> None:
+        """Tell servers that this worker needs them no more; without a worker they end."""
         ...
 
     def close(self) -> None:

@@ -6,7 +6,13 @@ import tempfile
 import threading
 from pathlib import Path
 
-from fleetrec.core.env import STATE, read_state_path, read_status_path, read_token
+from fleetrec.core.env import (
+    STATE,
+    read_certificate,
+    read_state_path,
+    read_status_path,
+    read_token,
+)
 from fleetrec.core.topology import Topology
 from fleetrec.server.endpoint import Security
 from fleetrec.server.serve import ServerOptions, serve
@@ -42,6 +48,11 @@ def serve_until_told(topology: Topology, directory: Path, *, initial: Path | Non
         directory=directory,
         initial=initial,
         status=read_status_path(),
-        security=Security(token=read_token()),
+        security=_security(),
     )
     serve(options, is_stopped=is_stopped)
+
+
+def _security() -> Security:
+    certificate, key = read_certificate() or (None, None)
+    return Security(token=read_token(), certificate=certificate, key=key)

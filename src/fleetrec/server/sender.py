@@ -20,6 +20,10 @@ class Sender(Protocol):
         """Return when the servers have all that was taken."""
         ...
 
+    def num_waiting(self) -> int:
+        """Return how many steps the servers do not have yet."""
+        ...
+
     def close(self) -> None:
         """Stop; what was not flushed is lost, as in a death."""
         ...
@@ -50,6 +54,10 @@ class DirectSender:
             push_together(self._link, self._waiting, self._rule)
             self._waiting = []
 
+    def num_waiting(self) -> int:
+        """Return how many steps wait for others."""
+        return len(self._waiting)
+
     def close(self) -> None:
         """Forget what waits."""
         self._waiting = []
@@ -78,6 +86,10 @@ class BackgroundSender:
     def flush(self) -> None:
         """Wait until the queue is empty and all is answered."""
         self._until(lambda: self._queue.unfinished_tasks == 0)
+
+    def num_waiting(self) -> int:
+        """Return how many steps wait or are on their way."""
+        return self._queue.unfinished_tasks
 
     def close(self) -> None:
         """End the thread after the push that it is at."""
@@ -108,7 +120,7 @@ class BackgroundSender:
                     push_together(self._link, taken, self._rule)
                 for _ in taken:
                     self._queue.task_done()
-        except Exception as error:  # noqa: BLE001
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
             self._failure = error  # raised again by whoever sends or flushes
 
     def _take(self) -> list[tuple[int, Step]]:

@@ -33,6 +33,7 @@ class Interval:
     figures: Mapping[str, float]
     costs: Mapping[str, float]
     tables: Tables
+    num_waiting: int = 0  # steps on their way to servers
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

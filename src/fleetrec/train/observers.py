@@ -176,6 +176,7 @@ class StatusObserver:
             per_s=interval.samples_per_s,
             loss=_first(interval.figures, "LOSS"),
             auc=_first(interval.figures, "AUC"),
+            queue=interval.num_waiting,
         )
         write_status(self._path, status)
 

@@ -102,7 +102,8 @@ class Pass:
             tables = self.phase.strategy.table_stats()
             costs = self.run.show_costs
             interval = pace.end_interval(place, figures, tables=tables, costs=costs)
-            self.around.observer.interval(interval)
+            waiting = self.phase.strategy.num_waiting()
+            self.around.observer.interval(dataclasses.replace(interval, num_waiting=waiting))
         if self.phase.loader.report.is_due():
             self._warn_of_slots()
 

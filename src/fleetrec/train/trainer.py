@@ -79,6 +79,11 @@ class Trainer:
                 self._meeting.gather("saved", b"", number=self._position.epoch)
         self._milestones.end(self._position)
 
+    def finish(self) -> None:
+        """Tell servers, if there are any, that this worker needs them no more."""
+        for phase in self._phases:
+            phase.strategy.finish()
+
     def close(self) -> None:
         """Let go of other processes."""
         for phase in self._phases:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrec.core.env import topology_of
+from fleetrec.core.env import read_certificate, topology_of
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.topology import Topology
 
@@ -71,6 +71,14 @@ def test_a_wrong_value_is_named_with_what_came(name, value, message):
 def test_a_server_that_is_not_among_the_endpoints_is_told_so():
     with pytest.raises(ConfigError, match=r"POD_IP and PADDLE_PORT: 10.0.0.2:6170 is not in"):
         topology_of({**SERVER, "PADDLE_PORT": "6170"})
+
+
+def test_a_certificate_needs_its_key(monkeypatch, tmp_path):
+    monkeypatch.setenv("FLEETREC_TLS_CERTIFICATE", str(tmp_path / "certificate.pem"))
+    with pytest.raises(ConfigError, match="FLEETREC_TLS_KEY: expected both in the environment"):
+        read_certificate()
+    monkeypatch.setenv("FLEETREC_TLS_KEY", str(tmp_path / "key.pem"))
+    assert read_certificate() == (tmp_path / "certificate.pem", tmp_path / "key.pem")
 
 
 def test_a_topology_that_cannot_be_is_refused():

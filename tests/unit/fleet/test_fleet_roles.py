@@ -25,7 +25,7 @@ def test_a_worker_knows_itself_and_the_others():
     assert (fleet.worker_index(), fleet.worker_num(), fleet.server_num()) == (2, 3, 2)
     assert fleet.server_endpoints() == SERVERS
     assert fleet.server_endpoints(to_string=True) == "127.0.0.1:6170,127.0.0.1:6171"
-    with pytest.raises(RuntimeError, match="this process is a worker"):
+    with pytest.raises(RuntimeError, match="this is for a server; this process is a worker"):
         fleet.server_index()
 
 
