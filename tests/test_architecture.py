@@ -10,7 +10,15 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "fleetrec"
 NATIVE = Path(__file__).parents[1] / "native"
-ENTRIES = {"__main__", "run", "check", "new", "launch_ps", "train_eval", "eval"}  # python -m fleetrec.<verb>
+ENTRIES = {
+    "__main__",
+    "run",
+    "check",
+    "new",
+    "launch_ps",
+    "train_eval",
+    "eval",
+}  # python -m fleetrec.<verb>
 LAYERS = (  # top to bottom; a package may import only packages on later lines
     {"cli"},
     {"fleet"},
@@ -144,3 +152,8 @@ def test_a_supervisor_needs_nothing_heavy() -> None:
 
 def test_a_predictor_needs_no_torch() -> None:
     assert "torch" not in modules_after("import fleetrec.export.predictor")
+
+
+def test_test_files_have_names_of_their_own():
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))  # else pytest cannot collect both in one run

@@ -133,9 +133,7 @@ void BatchLookup::sum(Partition& partition, const Gradients& gradients) const {
   changes.grads.reserve(partition.ids.size() * dim_);
   std::vector<float> sum(dim_);
   for (std::size_t r = 0; r < partition.ids.size(); ++r) {
-    const std::span uses(partition.uses.data() + partition.begin[r],
-                         partition.uses.data() + partition.begin[r + 1]);
-    if (partition.is_there[r] == 0 || !sum_up(uses, gradients, sum)) continue;
+    if (partition.is_there[r] == 0 || !sum_up(partition, r, gradients, sum)) continue;
     changes.ids.push_back(partition.ids[r]);
     changes.grads.insert(changes.grads.end(), sum.begin(), sum.end());
   }

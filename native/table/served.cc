@@ -93,7 +93,8 @@ void see_all(Table& table, const Sights& sights) {
       const std::uint64_t id = to_id(sights.ids[i]);
       const std::uint32_t num_plain = sights.shows[i] - std::min(sights.shows[i], sights.clicks[i]);
       for (std::uint32_t n = 0; n < sights.shows[i]; ++n) {
-        table.see({id, sights.now, n >= num_plain}, table.place(id));
+        const Place place = table.place(id);
+        table.see({id, sights.now, n >= num_plain}, place, table.find(id, place));
       }
     }
   });

@@ -7,8 +7,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from fleetrec import __version__
-from fleetrec.cli.pipeline_verbs import checkpoint_app, pipeline_app
 from fleetrec.cli.launch_ps import launch_app
+from fleetrec.cli.pipeline_verbs import checkpoint_app, pipeline_app
 from fleetrec.core.errors import ConfigError, FleetRecError
 
 EXIT_FAILED = 1

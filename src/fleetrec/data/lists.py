@@ -11,7 +11,6 @@ from fleetrec.core.jagged import KeyedJagged
 from fleetrec.data.block import Block, SlotCounts
 from fleetrec.features.values import Floats as Floats
 from fleetrec.features.values import IdLists as IdLists
-from fleetrec.features.values import Ids
 from fleetrec.features.values import Numbers as Numbers
 
 _NO_IDS = np.empty(0, np.int64)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal, Protocol
 
 from fleetrec.config.job import DatasetOptions, DenseSlot
@@ -128,12 +129,35 @@ class InMemoryDataset(Dataset):
     def __init__(self) -> None:
         super().__init__()
         self._loaded: Loader | None = None
+        self._preloading: Future[Loader] | None = None
         self._num_shuffles = 0
 
     def load_into_memory(self) -> None:
         """Read all files."""
-        self._loaded = Loader(self.options(), seed=0, files=self._files, keeps_order=True)
-        self._loaded.load_into_memory()
+        self._loaded = self._load(self._files)
+
+    def preload_into_memory(self) -> None:
+        """Begin to read the files of the list as it is now; the samples in memory stay meanwhile.
+
+        So the next files are read while a program trains on those before.
+        """
+        if self._preloading is not None:
+            raise RuntimeError("InMemoryDataset: call wait_preload_done before the next preload")
+        pool = ThreadPoolExecutor(1, thread_name_prefix="fleetrec-preload")
+        self._preloading = pool.submit(self._load, self._files)
+        pool.shutdown(wait=False)
+
+    def wait_preload_done(self) -> None:
+        """Put what was preloaded in the place of what is in memory."""
+        if self._preloading is None:
+            raise RuntimeError("InMemoryDataset: call preload_into_memory first")
+        preloading, self._preloading = self._preloading, None
+        self._loaded = preloading.result()
+
+    def _load(self, files: Sequence[DataFile]) -> Loader:
+        loader = Loader(self.options(), seed=0, files=files, keeps_order=True)
+        loader.load_into_memory()
+        return loader
 
     def local_shuffle(self) -> None:
         """Shuffle the samples of this worker; the n-th shuffle is the same in every run."""

@@ -83,7 +83,7 @@ class Saver:
     def at_step(self, rolling: RollingOptions, position: Position) -> Path:
         """Save under the number of steps; of equal ones the last counts."""
         path = rolling.path / f"{rolling.prefix}{position.step}"
-        self._checkpoint(path, position, {}, epoch=position.epoch)
+        self.checkpoint(path, position, {}, epoch=position.epoch)
         return path
 
     def _is_due(self, epoch: int, interval: int) -> bool:

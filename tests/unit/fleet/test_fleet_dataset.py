@@ -72,6 +72,20 @@ def test_samples_in_memory_keep_their_order_until_they_are_shuffled(paths):
         dataset.local_shuffle()
 
 
+def test_the_next_files_are_read_while_those_before_stay(paths):
+    dataset = described(InMemoryDataset(), paths[:1])
+    dataset.load_into_memory()
+    dataset.set_filelist(paths[1:])
+    dataset.preload_into_memory()
+    with pytest.raises(RuntimeError, match="call wait_preload_done before"):
+        dataset.preload_into_memory()
+    assert sorted(items(dataset)) == list(range(0, NUM_ROWS, 2))
+    dataset.wait_preload_done()
+    assert sorted(items(dataset)) == list(range(1, NUM_ROWS, 2))
+    with pytest.raises(RuntimeError, match="call preload_into_memory first"):
+        dataset.wait_preload_done()
+
+
 def test_the_same_shuffles_give_the_same_order(paths):
     orders = []
     for _ in range(2):
