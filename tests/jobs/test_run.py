@@ -305,9 +305,13 @@ def test_a_gpu_that_is_not_there_is_an_error_that_helps(job):
         run(write_job(job, Path("config.yaml")), "runner.train.device=gpu")
 
 
-def test_several_processes_are_refused_before_anything_runs(job):
-    with pytest.raises(UnavailableError, match="runner train: several processes"):
-        run(write_job(job, Path("config.yaml")), "runner.train.class=local_cluster")
+def test_several_processes_without_servers_are_refused_before_anything_runs(job):
+    with pytest.raises(UnavailableError, match="runner train: several processes without servers"):
+        run(
+            write_job(job, Path("config.yaml")),
+            "runner.train.class=local_cluster",
+            "runner.train.fleet_mode=collective",
+        )
     assert not Path("logs").exists()
 
 

@@ -89,6 +89,11 @@ def dense_optimizer(parameters: Parameters, options: OptimizerOptions) -> torch.
     return formula(trained, lr=options.lr, **settings)
 
 
+def follows_steps(options: OptimizerOptions) -> bool:
+    """Tell whether an update depends on how many were made before, beyond what a weight knows."""
+    return options.schedule is not None or options.name in ("lazy_adam", "lazy_adamw")
+
+
 def row_rate(options: OptimizerOptions, step: int) -> float:
     """Return the learning rate of rows in one step, from 0 on.
 

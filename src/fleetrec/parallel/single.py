@@ -17,7 +17,7 @@ from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
-from fleetrec.optim.dense import DenseOptimizer, row_rate
+from fleetrec.optim.dense import DenseOptimizer, follows_steps, row_rate
 from fleetrec.optim.schedule import learning_rate
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.saved import dense_weights, table_of
@@ -123,12 +123,15 @@ class SingleStrategy:
     def state(self) -> State:
         """Return weights and optimizer state."""
         state: dict[str, Mapping[str, Tensor]] = {"model": dict(self._model.state_dict())}
-        state["optimizer"] = {
+        kept = {
             f"{name}/{key}": value
             for name, parameter in self._parameters.items()
             for key, value in self._optimizer.state_of(parameter).items()
         }
-        state["optimizer"] = {**state["optimizer"], STEP: torch.tensor(self._step)}
+        if any(follows_steps(options) for options in self._optimizers):
+            kept[STEP] = torch.tensor(self._step)
+        if self._parameters or kept:
+            state["optimizer"] = kept
         return state
 
     @property
@@ -160,7 +163,7 @@ class SingleStrategy:
     def load_state(self, state: State) -> None:
         """Take up weights and optimizer state exactly."""
         self._load_dense(state)
-        slots = dict(state["optimizer"])
+        slots = dict(state.get("optimizer", {}))
         self._step = int(slots.pop(STEP, torch.tensor(0)))
         self._optimizer.clear_state()
         for name, value in slots.items():
