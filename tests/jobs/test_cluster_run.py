@@ -208,6 +208,7 @@ def test_a_cluster_checkpoint_is_judged_by_one_process(tmp_path):
     assert summed["figures"]["SAMPLES"] == 640
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["async", "half_async", "geo"])
 def test_workers_learn_by_every_strategy(tmp_path, strategy):
     config = make_cluster_job(tmp_path, num_samples=2000, epochs=3, server_num=1)
@@ -222,6 +223,7 @@ def test_workers_learn_by_every_strategy(tmp_path, strategy):
     assert float(found[0][0]) > 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
 def test_a_job_can_speak_tls(tmp_path):
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
