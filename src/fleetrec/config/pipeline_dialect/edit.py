@@ -194,11 +194,14 @@ def _selected(nodes: list[Node], step: _Step, shape: Shape, edit: Edit) -> list[
         raise edit.error(f"{step.name}[{selector}]: expected a number, a slice or a condition")
     condition = dataclasses.replace(edit, path=match["path"])
     steps = _steps(condition)
-    return [
+    found = [
         index
         for index, node in enumerate(nodes)
         if _holds(node.tree, shape.message, steps, match, edit)
     ]
+    if not found:
+        raise edit.error(f"of {len(nodes)} elements of {step.name} none meets [{selector}]")
+    return found
 
 
 def _holds(
@@ -206,11 +209,14 @@ def _holds(
 ) -> bool:
     compare = _comparison(match["sign"])
     for found, kind in _look(tree, schema, steps, edit):
+        if found is None:  # not written, and without a default
+            continue
         try:
             value: Any = kind(match["value"]) if kind in (int, float) else match["value"]
+            written: Any = kind(found) if kind in (int, float) else str(found)
         except ValueError as error:
             raise edit.error(f"{match['path']}: expected a number, got {match[0]!r}") from error
-        if compare(kind(found) if kind in (int, float) else str(found), value):
+        if compare(written, value):
             return True
     return False
 
@@ -226,7 +232,9 @@ def _look(
         yield shape.field.default, shape.type
         return
     if step.selector is not None:
-        index = int(step.selector) if re.fullmatch(r"-?\d+", step.selector) else 0
+        if not re.fullmatch(r"-?\d+", step.selector):
+            raise edit.error(f"{step.name}[{step.selector}]: expected a number in a condition")
+        index = int(step.selector)
         nodes = nodes[index:][:1] if index >= 0 else nodes[index : index + 1 or None]
     for node in nodes:
         if rest and shape.message is not None:

@@ -120,7 +120,6 @@ class DataTranslator:
                 for feature in features
                 if feature.is_dense
             ),
-            thread_num=2,
             shuffle_files=is_training and data.shuffle,
             shuffle_rows=data.shuffle_buffer_size if is_training and data.shuffle else 0,
             format="csv" if is_csv else "parquet",

@@ -269,6 +269,18 @@ def test_a_condition_picks_elements_by_default_values_too(tmp_path, classes):
             "several; say which, as in features[0]",
         ),
         (
+            '{"feature_config.features[max_seq_len>999].embedding_dim": 1}',
+            [],
+            "--edit_config_json feature_config.features[max_seq_len>999].embedding_dim=1: of 8 "
+            "elements of features none meets [max_seq_len>999]",
+        ),
+        (
+            '{"feature_config.features[input_names[x]=user].embedding_dim": 1}',
+            [],
+            "--edit_config_json feature_config.features[input_names[x]=user].embedding_dim=1: "
+            "input_names[x]: expected a number in a condition",
+        ),
+        (
             "{}",
             ["--train_config.num_steps"],
             "--train_config.num_steps: expected a value behind it",
