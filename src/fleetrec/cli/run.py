@@ -46,7 +46,7 @@ def run_job(
         for notice in job.notices:
             logger.warning("%s", notice)
         if backend is not None:
-            logger.warning("%s is not used: no runner of this mode is a cluster job", backend)
+            logger.warning("%s is not used: this version submits no cluster jobs", backend)
         for run in job.runs:
             folder = RunFolder(path=log_dir / f"{job.workspace.name}.{run.name}")
             if run.engine == "single":

@@ -11,8 +11,9 @@ from pyarrow import types
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.errors import DataError
 from fleetrec.data.columns import BadCellError, ColumnDecoder, dense_columns
-from fleetrec.data.ids import Ids, text_buffers, text_ids
+from fleetrec.data.ids import Ids, text_ids
 from fleetrec.data.lists import Floats, IdLists
+from fleetrec.features.text import is_text, text_buffers
 
 Mask = npt.NDArray[np.bool_]
 
@@ -121,17 +122,6 @@ def _is_list(kind: pa.DataType) -> bool:
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_string_view(kind)
-        or types.is_binary_view(kind)
-    )
-
-
 def _holds_ids(kind: pa.DataType) -> bool:
     if types.is_map(kind):
         return _holds_ids(kind.key_type) and _holds_numbers(kind.item_type)
@@ -140,7 +130,7 @@ def _holds_ids(kind: pa.DataType) -> bool:
     if types.is_dictionary(kind):
         return _holds_ids(kind.value_type)
     return bool(
-        types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind) or _is_text(kind)
+        types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind) or is_text(kind)
     )
 
 

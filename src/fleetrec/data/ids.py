@@ -5,7 +5,6 @@ its fingerprint. What a rule says (a vocabulary, or a number of buckets) comes a
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from fleetrec._native import parse_id_cells
 from fleetrec.config.job import DatasetOptions, IdRule
 from fleetrec.core.errors import DataError
 from fleetrec.data.files import read_lines
+from fleetrec.features.text import text_buffers
 
 Ids = npt.NDArray[np.int64]
 
@@ -75,17 +75,6 @@ def text_ids(column: pa.Array) -> Ids:
         *text_buffers(column), list_separator=None, weight_separator=None, prefix=None
     )
     return ids
-
-
-def text_buffers(column: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
-    """Return offsets and bytes of a column of text or bytes that has no nulls, without a copy."""
-    is_large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
-    _, offsets, data = column.buffers()
-    dtype = np.int64 if is_large else np.int32
-    if len(column) == 0:  # Arrow need not store the one offset
-        return np.zeros(1, dtype), np.empty(0, np.uint8)
-    ends = np.frombuffer(offsets, dtype)[column.offset : column.offset + len(column) + 1]
-    return ends, np.frombuffer(b"" if data is None else data, np.uint8)
 
 
 def _vocabulary(rule: IdRule, *, where: str) -> tuple[Sequence[str], str]:

@@ -27,7 +27,6 @@ class ParsedLines:
     """The half of a source that a native parser of lines makes the same for every such format."""
 
     options: DatasetOptions
-    decodes_with_threads = True
     num_threads: int
     _parser: LineParser
 

@@ -85,8 +85,7 @@ class Source(ABC):
     applies_id_rules: bool = False  # to values, before missing ones are padded
     takes_text_table: bool = False  # knows separators, quotes and columns
     is_uneven: bool = False  # a row may give no sample, or several
-    decodes_with_threads: bool = False  # one call of ``decode`` can use several: ``num_threads``
-    num_threads: int = 1
+    num_threads: int = 1  # that one call of ``decode`` may use, if it knows how
 
     def __init_subclass__(cls, *, name: str) -> None:
         super().__init_subclass__()

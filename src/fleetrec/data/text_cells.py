@@ -9,8 +9,8 @@ from fleetrec._native import CellError, parse_id_cells, parse_number_cells
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.errors import DataError
 from fleetrec.data.columns import BadCellError, ColumnDecoder
-from fleetrec.data.ids import text_buffers
 from fleetrec.data.lists import IdLists
+from fleetrec.features.text import text_buffers
 
 
 class TextDecoder(ColumnDecoder):

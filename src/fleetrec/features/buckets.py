@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from fleetrec._native import hash_text
 from fleetrec.config.features import BucketOptions
 from fleetrec.core.errors import DataError
-from fleetrec.features.column import BadValueError, Column, Texts, text_buffers
+from fleetrec.features.column import BadValueError, Column, Texts
+from fleetrec.features.text import text_buffers
 from fleetrec.features.values import Ids
 from fleetrec.features.vocabulary import read_vocabulary
 

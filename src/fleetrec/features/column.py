@@ -11,6 +11,7 @@ from pyarrow import types
 
 from fleetrec._native import CellError, parse_number_cells
 from fleetrec.config.features import ColumnOptions
+from fleetrec.features.text import is_text, text_buffers
 from fleetrec.features.values import Floats, Ids, to_offsets
 
 MAX_SHOWN = 80
@@ -81,9 +82,9 @@ class Column:
 
     def numbers(self, *, width: int, separator: str) -> tuple[Floats, int]:
         """Return [rows, width] numbers, zeros for an empty cell, and how many cells have any."""
-        if self.is_list or not _is_text(self._values.type):
+        if self.is_list or not is_text(self._values.type):
             return self._typed_numbers(width=width)
-        offsets, content = _buffers(self._filled())
+        offsets, content = text_buffers(self._filled())
         try:
             values, present = parse_number_cells(
                 offsets,
@@ -147,20 +148,6 @@ class Column:
         return pa.array(rounded, pa.large_string()).cast(pa.large_binary())
 
 
-def text_buffers(values: pa.Array) -> tuple[Ids, npt.NDArray[np.uint8]]:
-    """Return offsets and bytes of a large_binary array, for the native core."""
-    return _buffers(values)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-    )
-
-
 def _to_bytes(values: pa.Array, *, precision: int | None) -> pa.Array:
     """Return values as large_binary; a null is an empty text, a number its decimals."""
     kind = values.type
@@ -170,7 +157,7 @@ def _to_bytes(values: pa.Array, *, precision: int | None) -> pa.Array:
         values = pa.array(texts, pa.large_string())
     elif types.is_boolean(kind):
         values = values.cast(pa.int8()).cast(pa.large_string())
-    elif not _is_text(kind):
+    elif not is_text(kind):
         values = values.cast(pa.large_string())
     cells = values.cast(pa.large_binary())
     return pc.fill_null(cells, pa.scalar(b"", pa.large_binary())) if cells.null_count else cells
@@ -184,14 +171,6 @@ def _present(values: pa.Array, lengths: npt.NDArray[np.int64]) -> Texts:
         return Texts(values=values, offsets=offsets)
     before = to_offsets(is_there.astype(np.int64))
     return Texts(values=values.filter(pa.array(is_there)), offsets=before[offsets])
-
-
-def _buffers(values: pa.Array) -> tuple[Ids, npt.NDArray[np.uint8]]:
-    _, offsets, content = values.buffers()
-    if len(values) == 0:
-        return np.zeros(1, np.int64), np.empty(0, np.uint8)
-    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
-    return ends, np.frombuffer(b"" if content is None else content, np.uint8)
 
 
 def _int64(values: pa.Array) -> npt.NDArray[np.int64]:

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from fleetrec._native import hash_text
 from fleetrec.config.features import FeatureOptions
 from fleetrec.features.buckets import Buckets, to_integers
-from fleetrec.features.column import Column, Texts, text_buffers
+from fleetrec.features.column import Column, Texts
 from fleetrec.features.feature import Feature
+from fleetrec.features.text import text_buffers
 from fleetrec.features.values import IdLists, Ids, to_offsets
 
 Words = npt.NDArray[np.uint64]

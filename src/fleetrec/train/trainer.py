@@ -137,7 +137,8 @@ class Trainer:
         return this_pass.go(epoch=epoch, start=self._position.cursor)
 
     def _step(self, strategy: Strategy, batch: Batch) -> Step:
-        strategy.keep(_to_bytes(self._position.after_batch(batch.cursor)))
+        if self._cluster is not None:  # nobody else could keep it
+            strategy.keep(_to_bytes(self._position.after_batch(batch.cursor)))
         return strategy.train_step(batch)
 
     def _suffix(self, phase: PhaseRun) -> str:

@@ -1,0 +1,31 @@
+"""Columns of text as Arrow keeps them."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether values are text or bytes, whatever their offsets are."""
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_string_view(kind)
+        or types.is_binary_view(kind)
+    )
+
+
+def text_buffers(column: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Return offsets and bytes of a column of text or bytes that has no nulls, without a copy."""
+    is_large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    _, offsets, data = column.buffers()
+    dtype = np.int64 if is_large else np.int32
+    if len(column) == 0:  # Arrow need not store the one offset
+        return np.zeros(1, dtype), np.empty(0, np.uint8)
+    ends = np.frombuffer(offsets, dtype)[column.offset : column.offset + len(column) + 1]
+    return ends, np.frombuffer(b"" if data is None else data, np.uint8)
