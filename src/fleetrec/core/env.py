@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fleetrec.core.errors import ConfigError
-from fleetrec.core.topology import Role, Topology
+from fleetrec.core.topology import RankPlace, Role, Topology
 
 TOKEN = "FLEETREC_TOKEN"
 AUTHORITY = "FLEETREC_TLS_AUTHORITY"
@@ -23,6 +23,33 @@ HOST = "POD_IP"
 PORT = "PADDLE_PORT"
 
 LAUNCHER = "start it with python -m fleetrec.launch_ps, or set the variable"
+
+
+RANK = "RANK"
+NUM_RANKS = "WORLD_SIZE"
+LOCAL_RANK = "LOCAL_RANK"
+ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
+STORE = "FLEETREC_STORE"
+
+
+def has_rank() -> bool:
+    """Tell whether torchrun started this process."""
+    return RANK in os.environ and NUM_RANKS in os.environ
+
+
+def read_rank() -> RankPlace:
+    """Return which rank this process is."""
+    count = _number(os.environ, NUM_RANKS, least=1)
+    index = _number(os.environ, RANK, least=0)
+    if index >= count:
+        raise _wrong(RANK, f"a number below {NUM_RANKS}={count}", str(index))
+    return RankPlace(
+        index=index,
+        count=count,
+        local_index=int(os.environ.get(LOCAL_RANK) or index),
+        attempt=int(os.environ.get(ATTEMPT) or 0),
+        store=os.environ.get(STORE) or None,
+    )
 
 
 def read_topology() -> Topology:
@@ -73,6 +100,11 @@ def read_state_path() -> Path | None:
 def environment_with(added: Mapping[str, str], *, unless_set: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child: this process' own, with some variables set."""
     return {**unless_set, **os.environ, **added}
+
+
+def unless_set(settings: Mapping[str, str]) -> list[str]:
+    """Return the settings that the environment does not have, as ``NAME=value``."""
+    return [f"{name}={value}" for name, value in settings.items() if name not in os.environ]
 
 
 def topology_of(environ: Mapping[str, str]) -> Topology:
