@@ -121,8 +121,9 @@ def _supervised(
 
 def _ranks(run: RunOptions, folder: RunFolder, command: tuple[str, ...], log_dir: Path) -> Outcome:
     count = run.cluster.num_workers
-    for rank in range(count):
-        log_of(log_dir, rank).unlink(missing_ok=True)
+    if "--resume" not in command:
+        for rank in range(count):
+            log_of(log_dir, rank).unlink(missing_ok=True)
     follower = Follower(folder.metrics, LogObserver(num_phases=len(run.phases)))
     logger.info("%d ranks; their logs: %s", count, log_of(log_dir, 0).with_suffix(".N"))
     return run_ranks(
