@@ -1,7 +1,6 @@
 """Several workers make the steps; servers hold the rows and the dense network."""
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -16,14 +15,15 @@ from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.topology import Topology
 from fleetrec.embedding.native_store import identity_of
-from fleetrec.embedding.record import StoredTable, TableRecord, WrittenTable, to_hex
+from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.embedding.remote_lookup import RemoteLookup, Rows
-from fleetrec.embedding.snapshot import fingerprint_of
 from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
+from fleetrec.parallel.ahead import Ahead, Pulled
 from fleetrec.parallel.flat import FlatParameters
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.kept import join_kept, split_kept
+from fleetrec.parallel.parts import num_shards_each, record_of_parts, sum_stats
 from fleetrec.parallel.saved import dense_weights, table_of
 from fleetrec.parallel.strategy import SavedPhase, State, Step
 from fleetrec.server.client import ClientOptions
@@ -33,9 +33,6 @@ from fleetrec.server.link import Step as Told
 from fleetrec.server.sender import BackgroundSender, DirectSender, Sender
 from fleetrec.server.spec import ServedModel
 from fleetrec.server.wire import Array
-
-SHARD_BYTES = 1 << 26  # of weights, roughly, in one file of one server
-
 
 Wanted = Literal["sync", "async", "half_async", "geo"]
 
@@ -98,7 +95,6 @@ class ServerStrategy:
         self._seed = seed
         self._optimizer = optimizer
         self._tables = collection.tables
-        self._num_servers = cluster.topology.num_servers
         self._counts_clicks = any(table.counts_clicks for table in collection.tables.values())
         frozen_tables = freeze(model, collection.tables, frozen)
         self._flat = FlatParameters(model)
@@ -116,6 +112,9 @@ class ServerStrategy:
         standing = self._link.enter()
         self._sequence = standing.sequence
         self._sender = _build_sender(self._link, cluster, optimizer)
+        self._ahead: Ahead | None = None
+        if cluster.communicator.pull_ahead and isinstance(self._sender, BackgroundSender):
+            self._ahead = Ahead(self._pull, wait_for=self._sender.wait_for)
         self._dense_interval = (
             1 if cluster.mode == "sync" else cluster.communicator.max_send_grad_num_before_recv
         )
@@ -143,14 +142,23 @@ class ServerStrategy:
         """Return how many steps the servers do not have yet."""
         return self._sender.num_waiting()
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether rows are pulled before it is their turn."""
+        return self._ahead is not None
+
+    def expect(self, batch: Batch) -> None:
+        """Pull the rows of this batch while the one before it is computed."""
+        assert self._ahead is not None
+        self._ahead.expect(batch)
+
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch; what servers have of it outlives this process."""
         self._model.train()
         sequence = self._sequence + 1
         self._seed_step(sequence)
-        labels_B = batch.label(self._model.tasks[0].label) if self._counts_clicks else None
-        fetch = functools.partial(self._fetch, sequence=sequence)
-        looked_up = self._lookup.fetch(batch, fetch, training=True, labels_B=labels_B)
+        pulled = self._take_pulled(batch, sequence=sequence)
+        looked_up = self._lookup.look_up(pulled.fetched, training=True)
         batch = self._on_device(batch, looked_up.vectors)
         outputs = self._model(batch)
         loss = self._model.loss(outputs, batch)
@@ -172,16 +180,17 @@ class ServerStrategy:
     def evaluate(self, batch: Batch) -> Step:
         """Return the outputs of the model in evaluation, and their loss."""
         self._model.eval()
-        self._sender.flush()
-        fetch = functools.partial(self._fetch, sequence=0)
-        looked_up = self._lookup.fetch(batch, fetch, training=False)
+        self._settle()
+        pulled = self._pull(batch, sequence=0)
+        self._flat.set_values(pulled.dense_P)
+        looked_up = self._lookup.look_up(pulled.fetched, training=False)
         batch = self._on_device(batch, looked_up.vectors)
         outputs = self._model(batch)
         return Step(outputs=outputs, loss=self._model.loss(outputs, batch))
 
     def end_pass(self, *, epoch: int) -> None:
         """Wait until no worker has data left; then rows that are not wanted any more go."""
-        self._sender.flush()
+        self._settle()
         self._link.leave(epoch)
         self._link.evict(epoch)
 
@@ -191,7 +200,7 @@ class ServerStrategy:
         if not growing:
             return {}
         found = self._link.stats()
-        return {name: _sums([one[name] for one in found]) for name in growing}
+        return {name: sum_stats([one[name] for one in found]) for name in growing}
 
     def state(self) -> State:
         """Return weights and optimizer state, as a single process has them."""
@@ -213,20 +222,23 @@ class ServerStrategy:
         """Let all servers write their files of every table, side by side."""
         assert parent is None, "servers write whole tables"
         stats = self._link.stats()
-        shards_each = {name: self._shards_each(name, stats) for name in self._tables}
+        shards_each = {
+            name: num_shards_each(table, [one[name] for one in stats])
+            for name, table in self._tables.items()
+        }
         for name in self._tables:
             (directory / name).mkdir(parents=True)
         found = self._link.save(directory, shards_each)
         return {
             name: WrittenTable(
-                record=self._record(
-                    name,
+                record=record_of_parts(
+                    identity_of(table, RowOptimizer(name=self._optimizer.name), seed=self._seed),
                     [one["tables"][name] for one in found],
                     [one["stats"][name] for one in found],
                 ),
                 commit=lambda: None,
             )
-            for name in self._tables
+            for name, table in self._tables.items()
         }
 
     def load_tables(self, tables: Mapping[str, StoredTable]) -> None:
@@ -295,23 +307,50 @@ class ServerStrategy:
 
     def finish(self) -> None:
         """Tell the servers that this worker needs them no more."""
-        self._sender.flush()
+        self._settle()
         self._link.finish()
 
     def close(self) -> None:
         """Hang up."""
         self._sender.close()
         self._link.close()
+        if self._ahead is not None:
+            self._ahead.close()
 
-    def _fetch(
-        self, ids: Mapping[str, Array], *, training: bool, sequence: int
-    ) -> Mapping[str, Rows]:
-        assert training == (sequence > 0)
+    def _take_pulled(self, batch: Batch, *, sequence: int) -> Pulled:
+        """Return what a step begins with, and let what the next one needs be pulled meanwhile."""
+        pulled = None if self._ahead is None else self._ahead.take(batch)
+        if pulled is None:
+            pulled = self._pull(batch, sequence=sequence)
+        self._flat.set_values(pulled.dense_P)  # before the next pull writes into it
+        if self._ahead is not None:
+            self._ahead.begin(sequence=sequence + 1)
+        return pulled
+
+    def _pull(self, batch: Batch, *, sequence: int) -> Pulled:
+        """Get the rows of a batch and the dense network; sequence 0 only reads."""
+        training = sequence > 0
+        labels_B = None
+        if training and self._counts_clicks:
+            labels_B = batch.label(self._model.tasks[0].label)
         interval = self._dense_interval
         is_due = sequence == 0 or sequence % interval == 1 % interval
-        rows, dense_P = self._link.pull(ids, sequence=sequence, wants_dense=is_due)
-        self._flat.set_values(dense_P)
-        return rows
+        dense_P = np.zeros(0, np.float32)
+
+        def fetch(ids: Mapping[str, Array], *, training: bool) -> Mapping[str, Rows]:
+            nonlocal dense_P
+            assert training == (sequence > 0)
+            rows, dense_P = self._link.pull(ids, sequence=sequence, wants_dense=is_due)
+            return rows
+
+        fetched = self._lookup.prepare(batch, fetch, training=training, labels_B=labels_B)
+        return Pulled(fetched=fetched, dense_P=dense_P)
+
+    def _settle(self) -> None:
+        """Wait until the servers have all steps, and nothing is asked of them."""
+        if self._ahead is not None:
+            self._ahead.drop()
+        self._sender.flush()
 
     def _seed_step(self, sequence: int) -> None:
         """Let chance depend on the worker and its place alone, so that a repeated step is equal."""
@@ -333,30 +372,6 @@ class ServerStrategy:
         moved = {name: vector.to(self._device) for name, vector in vectors.items()}
         return batch.to(self._device).with_embedded(moved)
 
-    def _shards_each(self, table: str, stats: list[dict[str, dict[str, int]]]) -> int:
-        most = max(one[table]["rows"] for one in stats)
-        wanted = 1 + most * 4 * self._tables[table].dim // SHARD_BYTES
-        return min(wanted, 1024 // self._num_servers)
-
-    def _record(
-        self, table: str, written: list[dict[str, object]], stats: list[dict[str, int]]
-    ) -> TableRecord:
-        crcs = [crc for one in written for crc in one["crcs"]]  # type: ignore[attr-defined]
-        totals = _sums(stats)
-        return TableRecord(
-            identity=identity_of(
-                self._tables[table], RowOptimizer(name=self._optimizer.name), seed=self._seed
-            ),
-            kind="base",
-            parent=None,
-            version=written[0]["version"],
-            fingerprint=to_hex(fingerprint_of(crcs)),
-            rows=totals["rows"],
-            candidates=totals["candidates"],
-            created=totals["created"],
-            evicted=totals["evicted"],
-        )
-
 
 def _build_sender(link: Link, cluster: Cluster, optimizer: OptimizerOptions) -> Sender:
     communicator = cluster.communicator
@@ -372,7 +387,3 @@ def _build_sender(link: Link, cluster: Cluster, optimizer: OptimizerOptions) -> 
     if cluster.mode == "half_async":
         return DirectSender(link, num_together=num_together, rule="mean")
     return DirectSender(link, num_together=1, rule="mean")
-
-
-def _sums(parts: list[dict[str, int]]) -> dict[str, int]:
-    return {key: sum(part[key] for part in parts) for key in parts[0]}

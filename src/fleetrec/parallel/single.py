@@ -84,6 +84,14 @@ class SingleStrategy:
         """Return 0: a step counts at once."""
         return 0
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether to be told which batch comes next: its rows are here already."""
+        return False
+
+    def expect(self, batch: Batch) -> None:
+        """Prepare nothing."""
+
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch."""
         self._model.train()

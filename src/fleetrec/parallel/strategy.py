@@ -60,6 +60,18 @@ class Strategy(Protocol):
         """Return how many steps were made that do not count yet: pushes on their way."""
         ...
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether this strategy wants to know which batch comes next."""
+        ...
+
+    def expect(self, batch: Batch) -> None:
+        """Be told what comes next; it may be prepared while the current batch is computed.
+
+        The call precedes the ``train_step`` of the current batch. What is expected may never come.
+        """
+        ...
+
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch; returns the outputs from before the update."""
         ...

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fleetrec.config.job import RunOptions
@@ -55,7 +55,7 @@ class Pass:
             phase.loader.epoch(epoch, start=start) as batches,
             open_dump(self.dump_path, phase.model) as dump,
         ):
-            for batch in pace.timed(batches):
+            for batch in self._each(pace.timed(batches)):
                 step = self.process(batch)
                 phase.scoreboard.count(step.outputs, batch, step.loss)
                 dump.write(step.outputs, batch)
@@ -83,6 +83,20 @@ class Pass:
             )
         )
         return figures
+
+    def _each(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Yield the batches; where that is of use, tell each to the strategy one batch before."""
+        strategy = self.phase.strategy
+        if self.kind != "train" or not strategy.looks_ahead:
+            yield from batches
+            return
+        current = next(batches, None)
+        while current is not None:
+            upcoming = next(batches, None)
+            if upcoming is not None:
+                strategy.expect(upcoming)
+            yield current
+            current = upcoming
 
     def _merge_workers(self, epoch: int) -> None:
         """Count what all workers have counted."""

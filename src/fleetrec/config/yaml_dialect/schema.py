@@ -164,6 +164,7 @@ class CommunicatorKeys(Section):
     fake_rpc: bool = Field(default=False, alias="FLAGS_communicator_fake_rpc")
     rpc_retry_times: Int | None = Field(default=None, ge=0, alias="FLAGS_rpc_retry_times")
     rpc_deadline: Int = Field(default=180_000, gt=0, alias="FLAGS_rpc_deadline")  # milliseconds
+    pull_ahead: bool = False
 
 
 class Runner(Section):
