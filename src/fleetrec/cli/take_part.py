@@ -12,6 +12,7 @@ from fleetrec.core.env import read_authority, read_status_path, read_token
 from fleetrec.core.topology import Topology
 from fleetrec.parallel.server import Cluster, join_cluster
 from fleetrec.server.process import run_server
+from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver, StatusObserver
 from fleetrec.train.passes import Surroundings
@@ -40,11 +41,15 @@ def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: boo
             observer=_observer(folder, topology),
             should_stop=stop.is_requested,
         )
-        trainer = Trainer(_own(run, topology), around, cluster=cluster)
-        with contextlib.closing(trainer):
-            trainer.train(resume=resume)
+        own = _own(run, topology)
+        kind = Trainer if run.kind == "train" else Evaluator
+        with contextlib.closing(kind(own, around, cluster=cluster)) as work:
+            if isinstance(work, Trainer):
+                work.train(resume=resume)
+            else:
+                work.infer()
             if run.engine == "cluster":  # else the supervisor ends the servers
-                trainer.finish()
+                work.finish()
 
 
 def _joined(run: RunOptions, topology: Topology, stop: StopRequest) -> Cluster:

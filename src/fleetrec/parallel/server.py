@@ -111,6 +111,7 @@ class ServerStrategy:
             self._link.set_up(self._flat.values())
         standing = self._link.enter()
         self._sequence = standing.sequence
+        self._num_passes_before = standing.num_passes
         self._sender = _build_sender(self._link, cluster, optimizer)
         self._ahead: Ahead | None = None
         if cluster.communicator.pull_ahead and isinstance(self._sender, BackgroundSender):
@@ -133,6 +134,11 @@ class ServerStrategy:
     def recall(self) -> bytes:
         """Return what was kept with the last step that all servers have."""
         return self._progress
+
+    @property
+    def num_passes_before(self) -> int:
+        """How many passes all workers had made when this process joined them."""
+        return self._num_passes_before
 
     def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:
         """Meet the other workers; returns what all bring, in their order."""
@@ -273,8 +279,9 @@ class ServerStrategy:
     def load_weights(self, saved: SavedPhase) -> None:
         """Take up model weights and rows, which must fit; optimizers begin anew."""
         self._load_dense(dense_weights(saved.tensors))
-        self._link.set_dense({WEIGHTS: self._flat.values()})
-        self._link.load([table_of(saved.tables, name) for name in self._tables], exactly=False)
+        if self.is_chief:
+            self._link.set_dense({WEIGHTS: self._flat.values()})
+            self._link.load([table_of(saved.tables, name) for name in self._tables], exactly=False)
 
     def variables(self) -> list[str]:
         """Return the names under which parameters and tables are loaded or frozen."""

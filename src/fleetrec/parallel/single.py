@@ -76,6 +76,11 @@ class SingleStrategy:
         """Return nothing."""
         return b""
 
+    @property
+    def num_passes_before(self) -> int:
+        """How many passes others had made: there are none."""
+        return 0
+
     def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:  # noqa: ARG002
         """Meet nobody."""
         return [content]

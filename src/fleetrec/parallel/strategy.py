@@ -48,6 +48,11 @@ class Strategy(Protocol):
         """Return what was kept with the last step that counts; nothing in a new run."""
         ...
 
+    @property
+    def num_passes_before(self) -> int:
+        """How many passes all workers had made when this process joined them."""
+        ...
+
     def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:
         """Meet the other workers; returns what all bring, in their order.
 
@@ -113,7 +118,10 @@ class Strategy(Protocol):
         ...
 
     def load_weights(self, saved: SavedPhase) -> None:
-        """Take up model weights and rows, which must fit; optimizers begin anew."""
+        """Take up model weights and rows, which must fit; optimizers begin anew.
+
+        Where rows are held by others, the chief sees to them, and all may call this.
+        """
         ...
 
     def variables(self) -> list[str]:

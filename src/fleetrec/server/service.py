@@ -118,7 +118,12 @@ class Service:
                 sequence=worker.sequence,
                 arrays=[
                     np.frombuffer(worker.progress, np.uint8),
-                    as_bytes({"is_set_up": self._shard is not None}),
+                    as_bytes(
+                        {
+                            "is_set_up": self._shard is not None,
+                            "num_passes": self._workers.num_passes,
+                        }
+                    ),
                 ],
             )
 

@@ -43,6 +43,7 @@ class Pass:
     place_of: Callable[[Batch], Place]
     after: Callable[[Batch], None]
     is_over: Callable[[], bool] = lambda: False
+    num_before: int = 0  # passes of the same epoch, in an inference
 
     def go(self, *, epoch: int, start: Cursor | None) -> dict[str, float]:
         """Make the pass from ``start`` on and return its figures."""
@@ -102,7 +103,8 @@ class Pass:
         """Count what all workers have counted."""
         scoreboard = self.phase.scoreboard
         name = f"{self.kind}/{self.epoch_name}/metrics"
-        brought = self.phase.strategy.gather(name, scoreboard.to_bytes(), number=epoch + 1)
+        number = epoch + self.num_before + 1
+        brought = self.phase.strategy.gather(name, scoreboard.to_bytes(), number=number)
         scoreboard.load_sum(brought)
 
     def _tell(self, batch: Batch, pace: Pace, *, lr: float | None) -> None:

@@ -15,7 +15,7 @@ from fleetrec.train.continuing import continue_run, open_newest
 from fleetrec.train.events import Place
 from fleetrec.train.milestones import build_milestones
 from fleetrec.train.passes import Pass, Surroundings
-from fleetrec.train.phase import PhaseRun, build_phase, warm_start
+from fleetrec.train.phase import PhaseRun, build_phase, first_phase_only, warm_start
 from fleetrec.train.position import Position
 from fleetrec.train.resume import ResumePoint, open_one, resume_points, take_up
 from fleetrec.train.saving import Saver, build_chain
@@ -38,7 +38,7 @@ class Trainer:
         self, run: RunOptions, around: Surroundings, *, cluster: Cluster | None = None
     ) -> None:
         if cluster is not None:
-            run = _first_phase_only(run)
+            run = first_phase_only(run)
         self._run = run
         self._around = around
         self._cluster = cluster
@@ -221,11 +221,3 @@ class Trainer:
 
 def _to_bytes(position: Position) -> bytes:
     return json.dumps(position.to_dict()).encode()
-
-
-def _first_phase_only(run: RunOptions) -> RunOptions:
-    if len(run.phases) > 1:
-        logger.warning(
-            "runner %s: a cluster trains one phase; %s is the one", run.name, run.phases[0].name
-        )
-    return run.model_copy(update={"phases": run.phases[:1]})

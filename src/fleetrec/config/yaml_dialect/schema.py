@@ -16,8 +16,10 @@ RunnerClass = Literal[
     "single_infer",
     "local_cluster",
     "local_cluster_train",
+    "local_cluster_infer",
     "cluster",
     "cluster_train",
+    "cluster_infer",
 ]
 
 MAX_DENSE_WIDTH = 1 << 24
