@@ -101,7 +101,7 @@ class Service:
 
     def _journal(self, message: Message) -> None:
         if not self._is_replaying:
-            self._memory.append(encode(message))
+            self._memory.append(encode(message) if message.content is None else message.content)
 
     # Who is there, and what is served.
 
@@ -347,7 +347,9 @@ class Service:
     def _snapshot_if_due(self) -> None:
         if self._is_replaying or self._workers.has_held():
             return
-        if self._memory.num_bytes > self._options.snapshot_bytes:
+        # A journal may become as long as what would replace it: so at most half of all writing is
+        # snapshots, however large the tables are.
+        if self._memory.num_bytes > max(self._options.snapshot_bytes, self._memory.snapshot_bytes):
             self._save_state()
 
     def _save_state(self) -> None:

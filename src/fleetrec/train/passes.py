@@ -8,7 +8,7 @@ from pathlib import Path
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.cursor import Cursor
-from fleetrec.parallel.strategy import Step
+from fleetrec.parallel.strategy import Step, Strategy
 from fleetrec.train.dump import open_dump
 from fleetrec.train.events import Kind, Observer, PassDone, Place
 from fleetrec.train.pace import Clock, Pace
@@ -56,7 +56,7 @@ class Pass:
             phase.loader.epoch(epoch, start=start) as batches,
             open_dump(self.dump_path, phase.model) as dump,
         ):
-            for batch in self._each(pace.timed(batches)):
+            for batch in self._told(pace.timed(batches)):
                 step = self.process(batch)
                 phase.scoreboard.count(step.outputs, batch, step.loss)
                 dump.write(step.outputs, batch)
@@ -85,19 +85,8 @@ class Pass:
         )
         return figures
 
-    def _each(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield the batches; where that is of use, tell each to the strategy one batch before."""
-        strategy = self.phase.strategy
-        if self.kind != "train" or not strategy.looks_ahead:
-            yield from batches
-            return
-        current = next(batches, None)
-        while current is not None:
-            upcoming = next(batches, None)
-            if upcoming is not None:
-                strategy.expect(upcoming)
-            yield current
-            current = upcoming
+    def _told(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        return told_ahead(batches, self.phase.strategy) if self.kind == "train" else batches
 
     def _merge_workers(self, epoch: int) -> None:
         """Count what all workers have counted."""
@@ -135,3 +124,17 @@ class Pass:
         labels = [task.label for task in self.phase.model.tasks]
         for warning in self.phase.loader.report.take_warnings(labels):
             logger.warning("data set %s: %s", self.phase.options.dataset.name, warning)
+
+
+def told_ahead(batches: Iterator[Batch], strategy: Strategy) -> Iterator[Batch]:
+    """Yield the batches; a strategy that looks ahead is told of each one batch before."""
+    if not strategy.looks_ahead:
+        yield from batches
+        return
+    current = next(batches, None)
+    while current is not None:
+        upcoming = next(batches, None)
+        if upcoming is not None:
+            strategy.expect(upcoming)
+        yield current
+        current = upcoming
