@@ -13,6 +13,7 @@ from fleetrec.config.job import (
     RunOptions,
 )
 from fleetrec.models.load import model_options
+from fleetrec.parallel.cluster import Cluster
 from fleetrec.train.phase import PhaseRun, build_phase
 
 EMBEDDING_DIM = 16
@@ -30,8 +31,14 @@ def dataset(data_path: Path, *, batch_size: int) -> DatasetOptions:
     )
 
 
-def dnn_phase(data_path: Path, *, batch_size: int, hidden: Sequence[int] = HIDDEN) -> PhaseRun:
-    """Build rank/dnn as a training run does."""
+def dnn_phase(
+    data_path: Path,
+    *,
+    batch_size: int,
+    hidden: Sequence[int] = HIDDEN,
+    cluster: Cluster | None = None,
+) -> PhaseRun:
+    """Build rank/dnn as a training run does, alone or as a worker of a cluster."""
     model_path = Path(fleetrec.models.__file__).parent / "rank" / "dnn" / "model.py"
     model = model_options(model_path).model_validate(
         {
@@ -47,4 +54,5 @@ def dnn_phase(data_path: Path, *, batch_size: int, hidden: Sequence[int] = HIDDE
         optimizer=OptimizerOptions(name="adam", lr=0.001),
         dataset=dataset(data_path, batch_size=batch_size),
     )
-    return build_phase(options, RunOptions(name="bench", kind="train", phases=(options,)))
+    run = RunOptions(name="bench", kind="train", phases=(options,))
+    return build_phase(options, run, cluster)

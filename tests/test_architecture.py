@@ -16,6 +16,7 @@ ENTRIES = {
     "check",
     "new",
     "launch_ps",
+    "serve_table",
     "train_eval",
     "eval",
 }  # python -m fleetrec.<verb>

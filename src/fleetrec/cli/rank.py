@@ -16,6 +16,7 @@ from fleetrec.core.env import read_rank
 from fleetrec.launch.ranks import log_of
 from fleetrec.parallel.device import resolve_device
 from fleetrec.parallel.ranks import Ranks
+from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.passes import Surroundings
 from fleetrec.train.report import write_report
 from fleetrec.train.run_folder import RunFolder
@@ -48,13 +49,19 @@ def be_rank(run: RunOptions, folder: RunFolder, *, resume: bool, log_dir: Path) 
             should_stop=stop.is_requested,
         )
         own = with_own_results(run, index=place.index, count=place.count)
-        trainer = Trainer(own, around, company=ranks)
         try:
-            trainer.train(resume=resume)
+            _work(own, around, ranks, resume=resume)
         except StoppedError as error:
             logger.warning("%s", error)
             raise KeyboardInterrupt from error
-        trainer.close()
+        ranks.close()
+
+
+def _work(run: RunOptions, around: Surroundings, ranks: Ranks, *, resume: bool) -> None:
+    if run.kind == "train":
+        Trainer(run, around, company=ranks).train(resume=resume)
+    else:
+        Evaluator(run, around, company=ranks).infer()
 
 
 def _write_to(log: Path) -> None:

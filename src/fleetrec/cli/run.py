@@ -16,6 +16,7 @@ from fleetrec.cli.take_part import take_part
 from fleetrec.config.job import Job, RunOptions
 from fleetrec.core.env import has_rank, has_topology, read_topology
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.leaving import leave
 from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver
@@ -60,6 +61,8 @@ def run_job(
                 told = (*arguments, "--log-dir", str(log_dir))
                 run_cluster(run, folder, arguments=told, resume=resume, log_dir=log_dir)
                 _say_what_is_left(run, folder)
+    if has_topology():  # a supervisor waits for the end of this process
+        leave(0)
 
 
 def check_engines(job: Job) -> None:

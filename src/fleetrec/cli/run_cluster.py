@@ -66,6 +66,7 @@ def run_cluster(
 
     ``arguments`` are those of the command line, with which every process is started.
     """
+    resume = resume and run.kind == "train"
     run_id = (folder.run_id() if resume else None) or secrets.token_hex(8)
     folder.begin(run_id, fresh=not resume)
     forget_servers(folder, keep=_shape(run) if resume else None)
@@ -77,7 +78,7 @@ def run_cluster(
             outcome = supervised(run, folder, command, log_dir)
         finally:
             write_report(folder, run)
-        if outcome.was_stopped:
+        if outcome.was_stopped and run.kind == "train":
             logger.warning("stopped; go on with the same command and --resume")
         end_unless_well(outcome, log_dir)
     forget_servers(folder, keep=None)
