@@ -231,12 +231,17 @@ class CommunicatorOptions(Options):
 
 
 class ClusterOptions(Options):
-    """How many processes of which role, and how they agree on the weights."""
+    """How many processes of which role, and how they agree on the weights.
+
+    Without servers (``collective``) every rank holds all rows of a ``replicated`` table, and a
+    share of those of a ``sharded`` one. ``auto`` replicates tables of fixed size up to 64 MiB.
+    """
 
     num_workers: int = Field(default=1, gt=0)
     num_servers: int = Field(default=1, gt=0)
     fleet_mode: Literal["ps", "collective", "pslib"] = "ps"
     strategy: Literal["async", "sync", "half_async", "geo"] = "async"
+    placement: Literal["auto", "replicated", "sharded"] = "auto"
     geo_push_steps: int = Field(default=100, gt=0)
     max_restarts: int = Field(default=3, ge=0)  # of each process, on one machine
     communicator: CommunicatorOptions = CommunicatorOptions()
