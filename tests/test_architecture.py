@@ -15,13 +15,14 @@ ENTRIES = {
     "run",
     "check",
     "new",
+    "plan",
     "launch_ps",
     "train_eval",
     "eval",
 }  # python -m fleetrec.<verb>
 LAYERS = (  # top to bottom; a package may import only packages on later lines
     {"cli"},
-    {"fleet"},
+    {"fleet", "planning"},
     {"train", "launch"},
     {"export"},
     {"parallel"},
