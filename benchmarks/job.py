@@ -6,6 +6,7 @@ from pathlib import Path
 import fleetrec.models
 from benchmarks.criteo_like import DENSE, LABEL, NUM_DENSE, NUM_IDS, SPARSE
 from fleetrec.config.job import (
+    ClusterOptions,
     DatasetOptions,
     DenseSlot,
     OptimizerOptions,
@@ -32,6 +33,18 @@ def dataset(data_path: Path, *, batch_size: int) -> DatasetOptions:
 
 def dnn_phase(data_path: Path, *, batch_size: int, hidden: Sequence[int] = HIDDEN) -> PhaseRun:
     """Build rank/dnn as a training run does."""
+    run = dnn_run(data_path, batch_size=batch_size, hidden=hidden)
+    return build_phase(run.phases[0], run)
+
+
+def dnn_run(
+    data_path: Path,
+    *,
+    batch_size: int,
+    hidden: Sequence[int] = HIDDEN,
+    cluster: ClusterOptions | None = None,
+) -> RunOptions:
+    """Return a training run of rank/dnn, in one process unless a cluster is given."""
     model_path = Path(fleetrec.models.__file__).parent / "rank" / "dnn" / "model.py"
     model = model_options(model_path).model_validate(
         {
@@ -47,4 +60,10 @@ def dnn_phase(data_path: Path, *, batch_size: int, hidden: Sequence[int] = HIDDE
         optimizer=OptimizerOptions(name="adam", lr=0.001),
         dataset=dataset(data_path, batch_size=batch_size),
     )
-    return build_phase(options, RunOptions(name="bench", kind="train", phases=(options,)))
+    return RunOptions(
+        name="bench",
+        kind="train",
+        engine="single" if cluster is None else "local_cluster",
+        cluster=cluster or ClusterOptions(),
+        phases=(options,),
+    )

@@ -14,7 +14,6 @@ def make_table(**changes: Any) -> TableLoad:
         "num_rows": 1024,
         "is_estimated": False,
         "is_replicated": False,
-        "counts_clicks": False,
         "ids_per_batch": 200.0,
         "different_ids_per_batch": 100.0,
     }

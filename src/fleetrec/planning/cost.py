@@ -12,16 +12,20 @@ from fleetrec.planning.workload import Workload
 
 Part = Literal["read", "lookup", "exchange", "compute", "all_reduce"]
 
-SHARDED_ROUNDS = 4  # counts, ids, rows, gradients: one waits for the other
-REPLICATED_ROUNDS = 2  # counts, then ids with gradients
 AGREEMENT_ROUNDS = 1
+TABLE_ROUNDS = 3  # counts, ids and gradients of all tables together: one waits for the other
+SHARDED_ROUNDS = 1  # rows, if some table is sharded
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Speeds:
-    """What one rank needs for its own work, in seconds."""
+    """What one rank needs for its own work, in seconds.
+
+    It scans the data for the samples of all ranks, ahead of the loop, and reads its own.
+    """
 
     read_per_sample: float
+    scan_per_sample: float
     lookup_per_id: float  # find, pool, and take the gradient back
     row: float  # to read and move one row for another rank
     compute_per_batch: float
@@ -81,13 +85,16 @@ def step_time(workload: Workload, speeds: Speeds, network: Network, num_ranks: i
     """Return how long one step of so many ranks takes."""
     num_ids = sum(table.ids_per_batch for table in workload.tables)
     lookup = speeds.lookup_per_id * num_ids + speeds.row * _rows_for_others(workload, num_ranks)
-    return StepTime(
+    step = StepTime(
         read=speeds.read_per_sample * workload.batch_size,
         lookup=lookup,
         exchange=_exchange_s(workload, network, num_ranks),
         compute=speeds.compute_per_batch,
         all_reduce=_all_reduce_s(workload, network, num_ranks),
     )
+    scan = speeds.scan_per_sample * workload.batch_size * num_ranks
+    late = max(0.0, scan - step.total)  # the scan of the next step takes longer than this one
+    return dataclasses.replace(step, read=step.read + late)
 
 
 def scaling(
@@ -122,11 +129,9 @@ def _rows_for_others(workload: Workload, num_ranks: int) -> float:
 def _exchange_s(workload: Workload, network: Network, num_ranks: int) -> float:
     if num_ranks == 1:
         return 0.0
-    rounds = AGREEMENT_ROUNDS
+    rounds = AGREEMENT_ROUNDS + (TABLE_ROUNDS if workload.tables else 0)
     if any(not table.is_replicated for table in workload.tables):
         rounds += SHARDED_ROUNDS
-    if any(table.is_replicated for table in workload.tables):
-        rounds += REPLICATED_ROUNDS
     sent = step_traffic(workload, num_ranks).exchange
     return rounds * network.latency_s + sent / network.bytes_per_s
 

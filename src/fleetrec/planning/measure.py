@@ -6,7 +6,8 @@ A time is the shortest of several: whatever else the machine does only makes it 
 # Shape suffixes: N ids, D width of a row.
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from fleetrec.parallel.single import SingleStrategy
 from fleetrec.planning.sample import Clock, table_ids
 from fleetrec.planning.workload import FLOAT_BYTES
 
-NUM_ROUNDS = 5
+ENOUGH_S = 0.5  # for one thing that is measured
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,9 +41,9 @@ def measure(
     """Train on the batches twice; rows and buffers are made the first time."""
     for batch in batches:
         strategy.train_step(batch)
-    steps = _shortest(strategy.train_step, batches, clock)
     lookup = _LookupAlone(model, strategy.stores)
-    lookups = _shortest(lookup, batches, clock)
+    steps = _shortest([partial(strategy.train_step, batch) for batch in batches], clock)
+    lookups = _shortest([partial(lookup, batch) for batch in batches], clock)
     return Measured(
         compute_per_batch=max(0.0, steps - lookups),
         lookup_per_batch=lookups,
@@ -77,12 +78,16 @@ class _LookupAlone:
         return None if self._label is None else batch.label(self._label)
 
 
-def _shortest(work: Callable[[Batch], object], batches: Sequence[Batch], clock: Clock) -> float:
-    times = []
-    for batch in batches:
-        begin = clock()
-        work(batch)
-        times.append(clock() - begin)
+def _shortest(works: Iterable[Callable[[], object]], clock: Clock) -> float:
+    """Do the works at least once and until enough time has passed; returns the shortest."""
+    works = list(works)
+    times: list[float] = []
+    first = clock()
+    while not times or clock() - first < ENOUGH_S:
+        for work in works:
+            begin = clock()
+            work()
+            times.append(clock() - begin)
     return min(times)
 
 
@@ -96,14 +101,13 @@ def _row_s(
         name: torch.from_numpy(np.unique(np.concatenate([one[name] for one in found])))
         for name in stores
     }
-    times = []
-    for _ in range(NUM_ROUNDS):
-        begin = clock()
+
+    def move_all() -> None:
         for name, store in stores.items():
             rows_ND = store.pull(ids[name], create=True)
             store.push(ids[name], torch.zeros_like(rows_ND), lr=0.0)
-        times.append(clock() - begin)
-    return min(times) / max(1, sum(map(len, ids.values())))
+
+    return _shortest([move_all], clock) / max(1, sum(map(len, ids.values())))
 
 
 def _dense_bytes(model: Model, strategy: SingleStrategy) -> int:

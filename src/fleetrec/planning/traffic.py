@@ -9,12 +9,10 @@ from collections.abc import Mapping
 
 from fleetrec.planning.workload import FLOAT_BYTES, TableLoad, Workload
 
-ID_BYTES = 8
-IS_THERE_BYTES = 1  # beside a row: whether there is one
-SIGHT_BYTES = 4  # beside a gradient: how often the id was seen
-CLICK_BYTES = 4  # and with a click, if the table wants to know
-COUNT_BYTES = 8  # how many ids follow, to each rank and for each sharded table
-AGREEMENT_BYTES = 8  # a word to each rank: whether all go on
+SEEN_BYTES = 8 + 4 + 4  # an id, how often it was seen, and how often with a click
+FLAG_BYTES = 1  # beside a row: whether there is one; beside a gradient: whether it counts
+COUNT_BYTES = 8  # how many ids of a table follow, to each rank
+AGREEMENT_BYTES = 2 * 8  # how many samples there are, and whether somebody wants to stop
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,21 +36,24 @@ class Traffic:
 
 def step_traffic(workload: Workload, num_ranks: int) -> Traffic:
     """Return what a rank sends in one step."""
-    others = num_ranks - 1
     return Traffic(
-        tables={table.name: _table_bytes(table, num_ranks) for table in workload.tables},
-        agreement=AGREEMENT_BYTES * others,
-        all_reduce=2 * others / num_ranks * FLOAT_BYTES * workload.num_parameters,
+        tables={table.name: table_bytes(table, num_ranks) for table in workload.tables},
+        agreement=_ring_bytes(AGREEMENT_BYTES, num_ranks),
+        all_reduce=_ring_bytes(FLOAT_BYTES * workload.num_parameters, num_ranks),
     )
 
 
-def _table_bytes(table: TableLoad, num_ranks: int) -> float:
+def table_bytes(table: TableLoad, num_ranks: int) -> float:
+    """Return what a rank sends in one step for one table."""
     others = num_ranks - 1
-    row_bytes = FLOAT_BYTES * table.dim
-    sights = SIGHT_BYTES + (CLICK_BYTES if table.counts_clicks else 0)
     ids = table.different_ids_per_batch
-    if table.is_replicated:
-        return (ID_BYTES + row_bytes + sights) * ids * others
+    row_bytes = FLOAT_BYTES * table.dim + FLAG_BYTES
+    if table.is_replicated:  # all that this rank says goes to everybody
+        return (SEEN_BYTES + row_bytes) * ids * others + COUNT_BYTES * others
     remote = ids * others / num_ranks
-    per_id = ID_BYTES + row_bytes + IS_THERE_BYTES + row_bytes + sights
-    return per_id * remote + COUNT_BYTES * others
+    return (SEEN_BYTES + 2 * row_bytes) * remote + COUNT_BYTES * others
+
+
+def _ring_bytes(num_bytes: int, num_ranks: int) -> float:
+    """Return what a rank sends where a sum goes around in parts, twice but for one of them."""
+    return 2 * (num_ranks - 1) / num_ranks * num_bytes

@@ -19,7 +19,6 @@ class TableLoad:
     num_rows: int
     is_estimated: bool
     is_replicated: bool
-    counts_clicks: bool
     ids_per_batch: float
     different_ids_per_batch: float
 

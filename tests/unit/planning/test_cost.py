@@ -1,10 +1,18 @@
+import dataclasses
+
 import pytest
 
 from fleetrec.planning.cost import Network, Speeds, scaling, step_time
 from fleetrec.planning.traffic import step_traffic
 from making_plans import make_table, make_workload
 
-SPEEDS = Speeds(read_per_sample=1e-4, lookup_per_id=1e-6, row=1e-5, compute_per_batch=0.01)
+SPEEDS = Speeds(
+    read_per_sample=1e-4,
+    scan_per_sample=0.0,
+    lookup_per_id=1e-6,
+    row=1e-5,
+    compute_per_batch=0.01,
+)
 SLOW = Network(bytes_per_s=1e6, latency_s=0.001)
 FREE = Network(bytes_per_s=1e15, latency_s=0.0)
 
@@ -25,13 +33,24 @@ def test_an_exchange_is_its_bytes_and_a_wait_for_every_round():
     assert step.exchange == pytest.approx(5 * 0.001 + step_traffic(workload, 4).exchange / 1e6)
     both = make_workload(make_table(), make_table(name="user", is_replicated=True))
     step = step_time(both, SPEEDS, SLOW, 4)
-    assert step.exchange == pytest.approx(7 * 0.001 + step_traffic(both, 4).exchange / 1e6)
+    assert step.exchange == pytest.approx(5 * 0.001 + step_traffic(both, 4).exchange / 1e6)
+    replicated = make_workload(make_table(is_replicated=True))
+    step = step_time(replicated, SPEEDS, SLOW, 4)
+    assert step.exchange == pytest.approx(4 * 0.001 + step_traffic(replicated, 4).exchange / 1e6)
 
 
 def test_a_ring_waits_for_every_neighbour():
     step = step_time(make_workload(), SPEEDS, SLOW, 4)
     assert step.all_reduce == pytest.approx(6 * 0.001 + 6000 / 1e6)
     assert step_time(make_workload(num_parameters=0), SPEEDS, SLOW, 4).all_reduce == 0
+
+
+def test_a_scan_for_all_ranks_is_waited_for_once_it_takes_longer_than_the_step():
+    speeds = dataclasses.replace(SPEEDS, scan_per_sample=1e-5)
+    workload = make_workload()
+    assert step_time(workload, speeds, FREE, 16).read == pytest.approx(0.005)
+    assert step_time(workload, speeds, FREE, 64).total == pytest.approx(64 * 50 * 1e-5)
+    assert step_time(workload, speeds, FREE, 64).bottleneck == "read"
 
 
 def test_rows_are_moved_for_other_ranks():

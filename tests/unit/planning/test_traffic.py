@@ -20,19 +20,19 @@ def test_one_rank_sends_nothing():
 
 
 def test_a_sharded_table_sends_ids_rows_and_gradients_of_what_others_hold():
-    of_an_id = 8 + (16 + 1) + (16 + 4)
+    of_an_id = (8 + 4 + 4) + (16 + 1) + (16 + 1)
     assert sent(4).tables == {"item": 75 * of_an_id + 3 * 8}
-    assert sent(4, counts_clicks=True).tables == {"item": 75 * (of_an_id + 4) + 3 * 8}
 
 
 def test_a_replicated_table_sends_ids_and_gradients_to_everybody():
-    assert sent(4, is_replicated=True).tables == {"item": 3 * 100 * (8 + 16 + 4)}
+    of_an_id = (8 + 4 + 4) + (16 + 1)
+    assert sent(4, is_replicated=True).tables == {"item": 3 * 100 * of_an_id + 3 * 8}
 
 
 def test_a_ring_sends_the_gradient_twice_but_for_one_part():
     traffic = sent(4)
     assert traffic.all_reduce == 2 * 3 / 4 * 4000
-    assert traffic.agreement == 3 * 8
+    assert traffic.agreement == 2 * 3 / 4 * 16
     assert traffic.total == traffic.exchange + traffic.all_reduce
 
 
@@ -55,10 +55,9 @@ def test_bytes_are_those_of_an_exchange_that_is_played_out(num_ranks):
         owners = owner_of[store.table.buckets_of(ids)]
         for other in set(range(num_ranks)) - {rank}:
             asked = int((owners == other).sum())
-            bytes_of[rank] += 8 + asked * 8  # how many, and which
-            bytes_of[other] += asked * (4 * dim + 1)  # the rows
-            bytes_of[rank] += asked * (4 * dim + 4)  # gradients and sights
-            bytes_of[rank] += 8  # the word to agree by
+            bytes_of[rank] += 8 + asked * (8 + 4 + 4)  # how many, which, shows and clicks
+            bytes_of[other] += asked * (4 * dim + 1)  # rows, and whether they are there
+            bytes_of[rank] += asked * (4 * dim + 1)  # gradients, and whether they count
     table = make_table(dim=dim, different_ids_per_batch=float(num_ids))
-    planned = step_traffic(make_workload(table), num_ranks).exchange
+    planned = step_traffic(make_workload(table), num_ranks).tables["item"]
     assert bytes_of.mean() == pytest.approx(planned, rel=0.02)
