@@ -153,10 +153,7 @@ def _print(plan: Plan, request: PlanRequest, limit: int | None) -> None:
     if workload.tables:
         console.print(_tables(plan))
     if any(table.is_estimated for table in workload.tables):
-        typer.echo(
-            f"~: estimated by the ids of {plan.studied.num_samples:,} samples, of about "
-            f"{plan.studied.num_samples_of_all:,}"
-        )
+        typer.echo(_about_estimates(plan.studied))
     others = {"tables": sum(plan.memory.tables.values()), **plan.memory.others}
     listed = ", ".join(f"{name} {bytes_text(size)}" for name, size in others.items())
     of_limit = "" if limit is None else f" of {bytes_text(limit)}"
@@ -172,6 +169,15 @@ def _print(plan: Plan, request: PlanRequest, limit: int | None) -> None:
     )
     typer.echo(f"step: {seconds_text(step.total)} ({parts}); bottleneck: {step.bottleneck}")
     console.print(_scaling(plan, request.num_ranks))
+
+
+def _about_estimates(studied: Studied) -> str:
+    if studied.num_samples == studied.num_samples_of_all:
+        return f"~: different ids of all {studied.num_samples:,} samples"
+    return (
+        f"~: estimated by the ids of {studied.num_samples:,} samples, of about "
+        f"{studied.num_samples_of_all:,}"
+    )
 
 
 def _tables(plan: Plan) -> Table:
