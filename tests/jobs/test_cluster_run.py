@@ -265,10 +265,12 @@ def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
     ("change", "status", "message"),
     [
         ({"device": "gpu"}, 1, "use device: cpu and fleet_mode: ps"),
-        ({"fleet_mode": "collective"}, 1, "use device: cpu and fleet_mode: ps"),
+        ({"device": "gpu", "fleet_mode": "collective"}, 1, "PyTorch finds no GPU here"),
+        ({"class": "train", "device": "gpu", "selected_gpus": "0,1"}, 1, "finds no GPU here"),
+        ({"class": "cluster_train", "fleet_mode": "collective"}, 1, "by torchrun on each machine"),
         ({"class": "cluster_train"}, 1, "class cluster cannot be submitted in this version"),
         ({"save_step_path": "steps", "save_step_interval": 2}, 2, "servers keep every step"),
-        ({"save_checkpoint_base_interval": 2}, 2, "servers write whole tables"),
+        ({"save_checkpoint_base_interval": 2}, 2, "several processes write whole tables"),
     ],
 )
 def test_what_servers_cannot_do_starts_nothing(tmp_path, change, status, message):

@@ -305,12 +305,12 @@ def test_a_gpu_that_is_not_there_is_an_error_that_helps(job):
         run(write_job(job, Path("config.yaml")), "runner.train.device=gpu")
 
 
-def test_several_processes_without_servers_are_refused_before_anything_runs(job):
-    with pytest.raises(UnavailableError, match="runner train: several processes without servers"):
+def test_a_fleet_mode_that_is_not_there_is_refused_before_anything_runs(job):
+    with pytest.raises(UnavailableError, match="fleet_mode pslib is not available"):
         run(
             write_job(job, Path("config.yaml")),
             "runner.train.class=local_cluster",
-            "runner.train.fleet_mode=collective",
+            "runner.train.fleet_mode=pslib",
         )
     assert not Path("logs").exists()
 

@@ -48,7 +48,7 @@ def main(job, mode, index, num_workers, endpoints, resume=""):
         token=read_token(),
         authority=read_authority(),
     )
-    trainer = Trainer(run, around, cluster=cluster)
+    trainer = Trainer(run, around, company=cluster)
     with contextlib.closing(trainer):
         trainer.train(resume=bool(resume))
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import console_logging, run_log
 from fleetrec.cli.progress import ProgressObserver
-from fleetrec.cli.run_cluster import check_cluster, run_cluster
+from fleetrec.cli.rank import be_rank
+from fleetrec.cli.run_cluster import check_cluster, is_collective, run_cluster
 from fleetrec.cli.signals import StopRequest
 from fleetrec.cli.take_part import take_part
 from fleetrec.config.job import Job, RunOptions
-from fleetrec.core.env import has_topology, read_topology
+from fleetrec.core.env import has_rank, has_topology, read_topology
 from fleetrec.core.errors import ConfigError
 from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observer, Observers
@@ -51,6 +52,8 @@ def run_job(
             folder = RunFolder(path=log_dir / f"{job.workspace.name}.{run.name}")
             if run.engine == "single":
                 _run(run, folder, resume=resume)
+            elif is_collective(run) and has_rank():
+                be_rank(run, folder, resume=resume, log_dir=log_dir)
             elif has_topology():
                 take_part(run, folder, read_topology(), resume=resume)
             else:

@@ -11,11 +11,13 @@ from fleetrec.cli.cluster import end_unless_well, job_of, supervise
 from fleetrec.cli.follow import Follower
 from fleetrec.cli.logs import run_log
 from fleetrec.config.job import RunOptions
-from fleetrec.core.env import has_topology
+from fleetrec.core.env import has_rank, has_topology
 from fleetrec.core.errors import UnavailableError
 from fleetrec.launch.child import Child
 from fleetrec.launch.local import Outcome, Policy
 from fleetrec.launch.machines import place
+from fleetrec.launch.ranks import RankJob, log_of, run_ranks
+from fleetrec.parallel.device import resolve_device
 from fleetrec.train.observers import LogObserver
 from fleetrec.train.report import write_report
 from fleetrec.train.run_folder import RunFolder
@@ -26,10 +28,13 @@ logger = logging.getLogger(__name__)
 def check_cluster(run: RunOptions) -> None:
     """Refuse what servers and workers cannot do, before anything runs."""
     where = f"runner {run.name}"
+    if is_collective(run):
+        _check_ranks(run)
+        return
     if run.device.kind == "gpu" or run.cluster.fleet_mode != "ps":
         raise UnavailableError(
-            f"{where}: several processes without servers (device: gpu, or fleet_mode other than "
-            "ps) are not available in this version; use device: cpu and fleet_mode: ps"
+            f"{where}: workers with servers compute on the CPU, and fleet_mode pslib is not "
+            "available; use device: cpu and fleet_mode: ps, or fleet_mode: collective"
         )
     if run.engine == "cluster" and not has_topology():
         raise UnavailableError(
@@ -37,6 +42,21 @@ def check_cluster(run: RunOptions) -> None:
             "on each machine with TRAINING_ROLE and the other variables that docs/launching.md "
             "lists, or use class: local_cluster"
         )
+
+
+def is_collective(run: RunOptions) -> bool:
+    """Tell whether a run is ranks that make every step together, without servers."""
+    return run.engine != "single" and run.cluster.fleet_mode == "collective"
+
+
+def _check_ranks(run: RunOptions) -> None:
+    if run.engine == "cluster" and not has_rank():
+        raise UnavailableError(
+            f"runner {run.name}: class cluster with fleet_mode collective: start the same command "
+            "by torchrun on each machine, see docs/collective.md, or use class: local_cluster"
+        )
+    for index in range(run.cluster.num_workers if run.engine == "local_cluster" else 1):
+        resolve_device(run.device, local_index=index)
 
 
 def run_cluster(
@@ -52,7 +72,9 @@ def run_cluster(
     with run_log(folder.log):
         logger.info("Runner %s Begin", run.name)
         try:
-            outcome = _supervised(run, folder, _command(run, arguments, resume=resume), log_dir)
+            command = _command(run, arguments, resume=resume)
+            supervised = _ranks if is_collective(run) else _supervised
+            outcome = supervised(run, folder, command, log_dir)
         finally:
             write_report(folder, run)
         if outcome.was_stopped:
@@ -95,3 +117,16 @@ def _supervised(
             policy=Policy(max_restarts=options.max_restarts),
             watch=watch,
         )
+
+
+def _ranks(run: RunOptions, folder: RunFolder, command: tuple[str, ...], log_dir: Path) -> Outcome:
+    count = run.cluster.num_workers
+    for rank in range(count):
+        log_of(log_dir, rank).unlink(missing_ok=True)
+    follower = Follower(folder.metrics, LogObserver(num_phases=len(run.phases)))
+    logger.info("%d ranks; their logs: %s", count, log_of(log_dir, 0).with_suffix(".N"))
+    return run_ranks(
+        RankJob(command=command, count=count, log_dir=log_dir),
+        policy=Policy(max_restarts=run.cluster.max_restarts),
+        watch=follower.look,
+    )

@@ -4,16 +4,14 @@ import contextlib
 import dataclasses
 import secrets
 import time
-from pathlib import Path
 
+from fleetrec.cli.one_of_several import with_own_results, worker_observer
 from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import RunOptions
-from fleetrec.core.env import read_authority, read_status_path, read_token
+from fleetrec.core.env import read_authority, read_token
 from fleetrec.core.topology import Topology
 from fleetrec.parallel.server import Cluster, join_cluster
 from fleetrec.server.process import run_server
-from fleetrec.train.events import Observer, Observers
-from fleetrec.train.observers import JsonObserver, LogObserver, StatusObserver
 from fleetrec.train.passes import Surroundings
 from fleetrec.train.run_folder import RunFolder
 from fleetrec.train.trainer import Trainer
@@ -37,10 +35,11 @@ def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: boo
             clock=time.monotonic,
             run_id=run_id,
             folder=folder,
-            observer=_observer(folder, topology),
+            observer=worker_observer(folder, index=topology.index, num_phases=1),
             should_stop=stop.is_requested,
         )
-        trainer = Trainer(_own(run, topology), around, cluster=cluster)
+        own = with_own_results(run, index=topology.index, count=topology.num_workers)
+        trainer = Trainer(own, around, company=cluster)
         with contextlib.closing(trainer):
             trainer.train(resume=resume)
             if run.engine == "cluster":  # else the supervisor ends the servers
@@ -51,22 +50,3 @@ def _joined(run: RunOptions, topology: Topology, stop: StopRequest) -> Cluster:
     cluster = join_cluster(run.cluster, topology, token=read_token(), authority=read_authority())
     client = dataclasses.replace(cluster.client, should_stop=stop.is_requested)
     return dataclasses.replace(cluster, client=client)
-
-
-def _observer(folder: RunFolder, topology: Topology) -> Observer:
-    """Let one worker write down what is about all of them."""
-    observers: list[Observer] = [LogObserver(num_phases=1)]
-    if topology.index == 0:
-        observers.append(JsonObserver(folder.metrics))
-    status = read_status_path()
-    if status is not None:
-        observers.append(StatusObserver(status))
-    return Observers(*observers)
-
-
-def _own(run: RunOptions, topology: Topology) -> RunOptions:
-    """Let every worker dump its results into a file of its own."""
-    if run.dump_path is None or topology.num_workers == 1:
-        return run
-    own = Path(f"{run.dump_path}_worker_{topology.index}")
-    return run.model_copy(update={"dump_path": own})

@@ -240,8 +240,9 @@ class ClusterOptions(Options):
     num_workers: int = Field(default=1, gt=0)
     num_servers: int = Field(default=1, gt=0)
     fleet_mode: Literal["ps", "collective", "pslib"] = "ps"
-    strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     placement: Literal["auto", "replicated", "sharded"] = "auto"
+    rank_timeout_s: float = Field(default=300, gt=0)
+    strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     geo_push_steps: int = Field(default=100, gt=0)
     max_restarts: int = Field(default=3, ge=0)  # of each process, on one machine
     communicator: CommunicatorOptions = CommunicatorOptions()

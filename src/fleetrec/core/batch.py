@@ -29,7 +29,8 @@ class Batch:
     ``embedded`` is filled before a model sees the batch: the vectors that its embeddings
     asked for, pooled by group and sequences by name. ``event_time`` is when the samples
     happened, in seconds. ``weights_B``, if the data has them, say how much each sample counts in
-    the loss.
+    the loss. A batch that ``is_blank`` stands for no samples, where a process has to take part in a
+    step and has no data.
     """
 
     ids: KeyedJagged
@@ -39,6 +40,7 @@ class Batch:
     event_time: int = 0
     embedded: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
     weights_B: Tensor | None = None
+    is_blank: bool = False
     _labels: dict[str, Tensor] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.processes import Processes
-from fleetrec.core.topology import Role, Topology
+from fleetrec.core.topology import RankPlace, Role, Topology
 
 TOKEN = "FLEETREC_TOKEN"
 AUTHORITY = "FLEETREC_TLS_AUTHORITY"
@@ -25,10 +25,35 @@ WORKER_ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS"
 HOST = "POD_IP"
 PORT = "PADDLE_PORT"
 TF_CONFIG = "TF_CONFIG"
-WORLD_SIZE = "WORLD_SIZE"  # of torchrun
 TF_WORKERS = ("chief", "master", "worker")
 
+RANK = "RANK"
+NUM_RANKS = "WORLD_SIZE"
+LOCAL_RANK = "LOCAL_RANK"
+ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
+STORE = "FLEETREC_STORE"
+
 LAUNCHER = "start it with python -m fleetrec.launch_ps, or set the variable"
+
+
+def has_rank() -> bool:
+    """Tell whether torchrun started this process."""
+    return RANK in os.environ and NUM_RANKS in os.environ
+
+
+def read_rank() -> RankPlace:
+    """Return which rank this process is."""
+    count = _number(os.environ, NUM_RANKS, least=1)
+    index = _number(os.environ, RANK, least=0)
+    if index >= count:
+        raise _wrong(RANK, f"a number below {NUM_RANKS}={count}", str(index))
+    return RankPlace(
+        index=index,
+        count=count,
+        local_index=int(os.environ.get(LOCAL_RANK) or index),
+        attempt=int(os.environ.get(ATTEMPT) or 0),
+        store=os.environ.get(STORE) or None,
+    )
 
 
 def read_topology() -> Topology:
@@ -95,9 +120,14 @@ def processes_of(environ: Mapping[str, str]) -> Processes | None:
         )
     if environ.get(TF_CONFIG, "").strip():
         return _processes_of_tensorflow(environ[TF_CONFIG])
-    if environ.get(WORLD_SIZE, "").strip():
-        return Processes(num_workers=_number(environ, WORLD_SIZE, least=1), is_local=False)
+    if environ.get(NUM_RANKS, "").strip():
+        return Processes(num_workers=_number(environ, NUM_RANKS, least=1), is_local=False)
     return None
+
+
+def unless_set(settings: Mapping[str, str]) -> list[str]:
+    """Return the settings that the environment does not have, as ``NAME=value``."""
+    return [f"{name}={value}" for name, value in settings.items() if name not in os.environ]
 
 
 def topology_of(environ: Mapping[str, str]) -> Topology:

@@ -31,5 +31,9 @@ class MismatchError(CheckpointError):
     """A checkpoint is sound, but of something else than what is to go on from it."""
 
 
+class LostRankError(FleetRecError):
+    """Another process that makes every step together with this one is gone, or does not answer."""
+
+
 class UnavailableError(FleetRecError):
     """The job asks for something this machine or this installation does not have."""

@@ -24,3 +24,18 @@ class Topology:
             raise ValueError(
                 f"{self.num_servers} servers, but {len(self.server_endpoints)} endpoints"
             )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlace:
+    """Which of several ranks a process is, as torchrun tells it.
+
+    ``local_index`` counts on its machine, ``attempt`` how often all were started again. ``store``
+    is where ranks of one machine find each other; None: where torchrun says.
+    """
+
+    index: int
+    count: int
+    local_index: int = 0
+    attempt: int = 0
+    store: str | None = None

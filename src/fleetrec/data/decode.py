@@ -4,13 +4,14 @@ import dataclasses
 import hashlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from fleetrec.config.job import Filter
+from fleetrec.core.blocks import block as block_of
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block, join, select
@@ -31,6 +32,14 @@ class Decoded:
     end: Cursor
     progress: float
     faults: tuple[str, ...] = ()
+
+    def portion(self, *, index: int, count: int) -> Self:
+        """Return one of ``count`` equal portions of the samples; it ends where all do."""
+        own = block_of(self.block.num_samples, index, count)
+        chosen = select([self.block], np.arange(own.start, own.stop))
+        return dataclasses.replace(
+            self, block=dataclasses.replace(chosen, counts=self.block.counts)
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

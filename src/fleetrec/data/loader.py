@@ -25,8 +25,8 @@ from fleetrec.data.prefetch import (
     mapped_in_time,
 )
 from fleetrec.data.slot_report import SlotReport
-from fleetrec.data.source import Part, build_source
-from fleetrec.data.stream import raw_batches
+from fleetrec.data.source import Part, Source, build_source
+from fleetrec.data.stream import RawBatch, portion, raw_batches
 from fleetrec.data.windows import Windows
 
 logger = logging.getLogger(__name__)
@@ -81,6 +81,17 @@ class Loader:
         if self._decodes_between_steps:
             source.num_threads = torch.get_num_threads()
         self._parts = plan_parts(self.files, source, share)
+        self._num_together = options.batch_size * (share.count if share.of_batches else 1)
+        # Rows of a batch are shared out before they are understood, unless it takes all of them to
+        # know the samples.
+        needs_all = share.of_batches and (
+            self._decoder.loses_rows
+            or options.shuffle_rows > 0
+            or options.kind != "DataLoader"
+            or source.reads_in_python
+        )
+        self._share_of_samples = share if needs_all else ONE_WORKER
+        self._share_of_rows = share if share.of_batches and not needs_all else ONE_WORKER
         self._memory: MemoryRows | None = None
         self._keeps_order = keeps_order
         self._num_bad_rows = 0
@@ -106,6 +117,8 @@ class Loader:
                     decoded = self._windows(decoded, epoch, start=start)
                     ahead = Background(decoded, num_ahead=QUEUED_PER_THREAD, name="shuffle")
                     decoded = stack.enter_context(ahead)
+            if self._share_of_samples.count > 1:
+                decoded = map(self._portion, decoded)
             yield self._batches(decoded, event_time=event_time_of(epoch))
 
     def load_into_memory(self) -> MemoryRows:
@@ -125,7 +138,9 @@ class Loader:
         if self._options.kind != "DataLoader" or (source.reads_in_python and num_threads > 1):
             return self._by_turns(parts, epoch, start=start)
         decode = functools.partial(self._decoder, epoch=epoch)
-        raw = raw_batches(source, parts, batch_size=self._options.batch_size, start=start)
+        raw = _own_rows(
+            source, parts, num_together=self._num_together, share=self._share_of_rows, start=start
+        )
         if self._decodes_between_steps:
             return mapped_in_time(decode, raw)
         return mapped_ahead(
@@ -154,6 +169,7 @@ class Loader:
                     _read_and_decode,
                     self._decoder,
                     parts[i::num_readers],
+                    batch_size=self._num_together,
                     epoch=epoch,
                     start=cursor,
                 )
@@ -172,7 +188,7 @@ class Loader:
         self, decoded: Iterator[Decoded], epoch: int, *, start: Cursor
     ) -> Generator[Decoded]:
         windows = Windows(
-            batch_size=self._options.batch_size,
+            batch_size=self._num_together,
             num_rows=self._options.shuffle_rows,
             seed=self._seed,
             epoch=epoch,
@@ -183,7 +199,11 @@ class Loader:
         memory = self.load_into_memory()
         if not self._keeps_order:
             memory.shuffle(seed=self._seed, epoch=epoch)
-        return memory.batches(batch_size=self._options.batch_size, start=start)
+        return memory.batches(batch_size=self._num_together, start=start)
+
+    def _portion(self, decoded: Decoded) -> Decoded:
+        share = self._share_of_samples
+        return decoded.portion(index=share.index, count=share.count)
 
     def _order(self, epoch: int) -> tuple[Part, ...]:
         if not self._options.shuffle_files:
@@ -219,11 +239,24 @@ class Loader:
         return decoded
 
 
+def _own_rows(
+    source: Source, parts: Sequence[Part], *, num_together: int, share: Share, start: Cursor
+) -> Generator[RawBatch]:
+    """Yield this worker's portion of every batch of ``num_together`` rows, if it has one."""
+    raw = raw_batches(source, parts, batch_size=num_together, start=start)
+    if share.count == 1:
+        yield from raw
+        return
+    for together in raw:
+        own = portion(together, index=share.index, count=share.count)
+        if own.pieces:
+            yield own
+
+
 def _read_and_decode(
-    decoder: Decoder, parts: Sequence[Part], *, epoch: int, start: Cursor
+    decoder: Decoder, parts: Sequence[Part], *, batch_size: int, epoch: int, start: Cursor
 ) -> Generator[Decoded]:
-    size = decoder.source.options.batch_size
-    for raw in raw_batches(decoder.source, parts, batch_size=size, start=start):
+    for raw in raw_batches(decoder.source, parts, batch_size=batch_size, start=start):
         yield decoder(raw, epoch=epoch)
 
 

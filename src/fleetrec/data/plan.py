@@ -10,10 +10,15 @@ from fleetrec.data.source import Part, Source
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """One worker of several."""
+    """One worker of several.
+
+    Of files it takes some, as they come. ``of_batches``: workers make every step together, and
+    each takes its portion of the rows of a batch that is as large as all of theirs.
+    """
 
     index: int = 0
     count: int = 1
+    of_batches: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
@@ -25,8 +30,11 @@ def plan_parts(files: Sequence[DataFile], source: Source, share: Share) -> tuple
 
     Contiguous blocks of files, the first (files modulo workers) of which have one more. Where
     files are fewer than workers, the bytes of all files are cut into equal stretches instead, at
-    the next row each; files that cannot be cut are read by all, who take turns.
+    the next row each; files that cannot be cut are read by all, who take turns. Shares of batches
+    are made later: all read all files.
     """
+    if share.of_batches:
+        return tuple(whole_part(file) for file in files)
     if len(files) >= share.count:
         own = block(len(files), share.index, share.count)
         return tuple(whole_part(files[i]) for i in own)

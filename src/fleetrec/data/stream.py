@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Generator, Iterator, Sequence
 
+from fleetrec.core.blocks import block
 from fleetrec.core.cursor import Cursor
 from fleetrec.data.source import Part, Piece, Source
 
@@ -51,6 +52,21 @@ def raw_batches(
     if gathered.pieces:
         gathered.progress = 1.0
         yield gathered.flush()
+
+
+def portion(raw: RawBatch, *, index: int, count: int) -> RawBatch:
+    """Return one of ``count`` equal portions of the rows; it begins and ends where all do."""
+    own = block(sum(piece.num_rows for piece in raw.pieces), index, count)
+    pieces: list[Piece] = []
+    first = 0
+    for piece in raw.pieces:
+        begin, end = max(own.start - first, 0), min(own.stop - first, piece.num_rows)
+        first += piece.num_rows
+        if begin < end:
+            rest = piece.take(begin)[1] if begin else piece
+            assert rest is not None
+            pieces.append(rest.take(end - begin)[0])
+    return dataclasses.replace(raw, pieces=tuple(pieces))
 
 
 class _Gathered:

@@ -192,8 +192,10 @@ class NativeStore(Store):
                 click_weight=rule.click_weight,
             )
             num_removed += len(removed)
-        if rule.max_rows is not None:
-            num_removed += len(self.table.evict_beyond(capacity=rule.max_rows))
+        if rule.max_rows is not None:  # of which a part of the table has its part
+            first, last = self._buckets
+            capacity = -(-rule.max_rows * (last - first) // ALL_BUCKETS[1])
+            num_removed += len(self.table.evict_beyond(capacity=capacity))
         return num_removed
 
 

@@ -1,9 +1,9 @@
 """What is written down about a table beside its files, so that another process can go on."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from fleetrec.config.options import Options
 
@@ -72,6 +72,22 @@ class StoredTable:
     name: str
     record: TableRecord
     chain: Chain
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the table as plain data, for a process that sees the same files."""
+        return {
+            "name": self.name,
+            "record": self.record.to_plain(),
+            "directories": [str(path.resolve()) for path in self.chain.directories],
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Rebuild a table from ``to_plain``."""
+        record = TableRecord.model_validate(plain["record"])
+        directories = tuple(map(Path, plain["directories"]))
+        chain = Chain(directories=directories, fingerprint=record.fingerprint)
+        return cls(name=str(plain["name"]), record=record, chain=chain)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

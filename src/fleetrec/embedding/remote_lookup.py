@@ -53,7 +53,7 @@ class RowStep:
 class Fetch(Protocol):
     """Gets rows from wherever they are."""
 
-    def __call__(self, ids: Mapping[str, Array], *, training: bool) -> Mapping[str, Rows]:
+    def __call__(self, listed: Mapping[str, Listed], *, training: bool) -> Mapping[str, Rows]:
         """Return the rows of ids by table; outside of training, missing ones are zeros."""
         ...
 
@@ -88,7 +88,7 @@ class RemoteLookup(Lookup):
         """Look up all vectors, with rows that ``fetch`` gets in one go for all tables."""
         lookups = self._take(batch.ids)
         listed = self._list(lookups, batch, labels_B)
-        rows = fetch({name: one.ids_N for name, one in listed.items()}, training=training)
+        rows = fetch(listed, training=training)
         for key, lookup in lookups.items():
             its = [rows[table] for table in self._tables[key]]
             lookup.use([(one.rows_ND, one.is_there_N) for one in its])

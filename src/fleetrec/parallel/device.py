@@ -6,12 +6,12 @@ from fleetrec.config.job import DeviceOptions
 from fleetrec.core.errors import UnavailableError
 
 
-def resolve_device(options: DeviceOptions) -> torch.device:
-    """Return the device of a single process, or say why there is none."""
+def resolve_device(options: DeviceOptions, *, local_index: int = 0) -> torch.device:
+    """Return the device of a process, which is one of several on its machine, or say why not."""
     if options.kind == "cpu":
         return torch.device("cpu")
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    wanted = options.gpus[0]
+    wanted = options.gpus[local_index % len(options.gpus)]
     if wanted >= num_gpus:
         found = f"{num_gpus} GPU(s)" if num_gpus else "no GPU"
         raise UnavailableError(

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 
 from fleetrec.config.job import ClusterOptions, CommunicatorOptions, OptimizerOptions
-from fleetrec.core.batch import Batch
+from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.topology import Topology
 from fleetrec.embedding.native_store import identity_of
-from fleetrec.embedding.record import StoredTable, TableRecord, WrittenTable, to_hex
-from fleetrec.embedding.remote_lookup import RemoteLookup, Rows
-from fleetrec.embedding.snapshot import fingerprint_of
+from fleetrec.embedding.record import StoredTable, WrittenTable
+from fleetrec.embedding.remote_lookup import Listed, RemoteLookup, Rows
 from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
 from fleetrec.parallel.flat import FlatParameters
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.kept import join_kept, split_kept
 from fleetrec.parallel.saved import dense_weights, table_of
+from fleetrec.parallel.spread import record_of, shards_each, sums
 from fleetrec.parallel.strategy import SavedPhase, State, Step
 from fleetrec.server.client import ClientOptions
 from fleetrec.server.dense import WEIGHTS
@@ -32,10 +32,6 @@ from fleetrec.server.link import Link
 from fleetrec.server.link import Step as Told
 from fleetrec.server.sender import BackgroundSender, DirectSender, Sender
 from fleetrec.server.spec import ServedModel
-from fleetrec.server.wire import Array
-
-SHARD_BYTES = 1 << 26  # of weights, roughly, in one file of one server
-
 
 Wanted = Literal["sync", "async", "half_async", "geo"]
 
@@ -98,7 +94,6 @@ class ServerStrategy:
         self._seed = seed
         self._optimizer = optimizer
         self._tables = collection.tables
-        self._num_servers = cluster.topology.num_servers
         self._counts_clicks = any(table.counts_clicks for table in collection.tables.values())
         frozen_tables = freeze(model, collection.tables, frozen)
         self._flat = FlatParameters(model)
@@ -138,6 +133,14 @@ class ServerStrategy:
     def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:
         """Meet the other workers; returns what all bring, in their order."""
         return self._link.gather(name, content, number=number)
+
+    def together(self, batches: Iterator[Batch], inputs: Inputs) -> Iterator[Batch]:  # noqa: ARG002
+        """Yield the batches: workers need not make equally many steps."""
+        return batches
+
+    def agrees(self, wish: bool) -> bool:  # noqa: FBT001
+        """Tell whether it is wished: a worker may stop alone."""
+        return wish
 
     def num_waiting(self) -> int:
         """Return how many steps the servers do not have yet."""
@@ -191,7 +194,7 @@ class ServerStrategy:
         if not growing:
             return {}
         found = self._link.stats()
-        return {name: _sums([one[name] for one in found]) for name in growing}
+        return {name: sums([one[name] for one in found]) for name in growing}
 
     def state(self) -> State:
         """Return weights and optimizer state, as a single process has them."""
@@ -213,20 +216,24 @@ class ServerStrategy:
         """Let all servers write their files of every table, side by side."""
         assert parent is None, "servers write whole tables"
         stats = self._link.stats()
-        shards_each = {name: self._shards_each(name, stats) for name in self._tables}
+        num_files = {
+            name: shards_each(table, [one[name] for one in stats])
+            for name, table in self._tables.items()
+        }
         for name in self._tables:
             (directory / name).mkdir(parents=True)
-        found = self._link.save(directory, shards_each)
+        found = self._link.save(directory, num_files)
+        optimizer = RowOptimizer(name=self._optimizer.name)
         return {
             name: WrittenTable(
-                record=self._record(
-                    name,
+                record=record_of(
+                    identity_of(table, optimizer, seed=self._seed),
                     [one["tables"][name] for one in found],
                     [one["stats"][name] for one in found],
                 ),
                 commit=lambda: None,
             )
-            for name in self._tables
+            for name, table in self._tables.items()
         }
 
     def load_tables(self, tables: Mapping[str, StoredTable]) -> None:
@@ -304,11 +311,12 @@ class ServerStrategy:
         self._link.close()
 
     def _fetch(
-        self, ids: Mapping[str, Array], *, training: bool, sequence: int
+        self, listed: Mapping[str, Listed], *, training: bool, sequence: int
     ) -> Mapping[str, Rows]:
         assert training == (sequence > 0)
         interval = self._dense_interval
         is_due = sequence == 0 or sequence % interval == 1 % interval
+        ids = {name: its.ids_N for name, its in listed.items()}
         rows, dense_P = self._link.pull(ids, sequence=sequence, wants_dense=is_due)
         self._flat.set_values(dense_P)
         return rows
@@ -333,30 +341,6 @@ class ServerStrategy:
         moved = {name: vector.to(self._device) for name, vector in vectors.items()}
         return batch.to(self._device).with_embedded(moved)
 
-    def _shards_each(self, table: str, stats: list[dict[str, dict[str, int]]]) -> int:
-        most = max(one[table]["rows"] for one in stats)
-        wanted = 1 + most * 4 * self._tables[table].dim // SHARD_BYTES
-        return min(wanted, 1024 // self._num_servers)
-
-    def _record(
-        self, table: str, written: list[dict[str, object]], stats: list[dict[str, int]]
-    ) -> TableRecord:
-        crcs = [crc for one in written for crc in one["crcs"]]  # type: ignore[attr-defined]
-        totals = _sums(stats)
-        return TableRecord(
-            identity=identity_of(
-                self._tables[table], RowOptimizer(name=self._optimizer.name), seed=self._seed
-            ),
-            kind="base",
-            parent=None,
-            version=written[0]["version"],
-            fingerprint=to_hex(fingerprint_of(crcs)),
-            rows=totals["rows"],
-            candidates=totals["candidates"],
-            created=totals["created"],
-            evicted=totals["evicted"],
-        )
-
 
 def _build_sender(link: Link, cluster: Cluster, optimizer: OptimizerOptions) -> Sender:
     communicator = cluster.communicator
@@ -372,7 +356,3 @@ def _build_sender(link: Link, cluster: Cluster, optimizer: OptimizerOptions) -> 
     if cluster.mode == "half_async":
         return DirectSender(link, num_together=num_together, rule="mean")
     return DirectSender(link, num_together=1, rule="mean")
-
-
-def _sums(parts: list[dict[str, int]]) -> dict[str, int]:
-    return {key: sum(part[key] for part in parts) for key in parts[0]}

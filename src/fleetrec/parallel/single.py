@@ -1,27 +1,28 @@
 """One process does everything."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from fleetrec.config.job import OptimizerOptions, UpdateOptions
-from fleetrec.core.batch import Batch
+from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.event_time import event_time_of
 from fleetrec.embedding.gradient_norm import row_gradient_squares
 from fleetrec.embedding.lookup import LookedUp, Lookup
-from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.native_store import ALL_BUCKETS, NativeStore
 from fleetrec.embedding.record import StoredTable, WrittenTable
-from fleetrec.embedding.table import RowOptimizer
+from fleetrec.embedding.table import RowOptimizer, TableConfig
 from fleetrec.models.base import Model
 from fleetrec.optim.dense import DenseOptimizer, follows_steps, row_rate
 from fleetrec.optim.schedule import learning_rate
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.saved import dense_weights, table_of
 from fleetrec.parallel.strategy import SavedPhase, State, Step
+from fleetrec.tasks.task import Outputs
 
 ONE_OPTIMIZER = UpdateOptions()
 STEP = "step"  # how many steps were made, beside what optimizers keep
@@ -50,12 +51,13 @@ class SingleStrategy:
         self._tables = collection.tables
         self._counts_clicks = any(table.counts_clicks for table in collection.tables.values())
         self._stores = {
-            name: NativeStore(table, self._row_optimizer(name), seed=seed)
+            name: NativeStore(
+                table, self._row_optimizer(name), seed=seed, buckets=self._buckets(table)
+            )
             for name, table in collection.tables.items()
         }
-        self._lookup = Lookup(
-            collection, self._stores, frozen=freeze(model, collection.tables, frozen)
-        )
+        self._frozen = freeze(model, collection.tables, frozen)
+        self._lookup = Lookup(collection, self._stores, frozen=self._frozen)
         self._parameters = dict(model.named_parameters())
         self._optimizer = DenseOptimizer(
             [
@@ -80,6 +82,14 @@ class SingleStrategy:
         """Meet nobody."""
         return [content]
 
+    def together(self, batches: Iterator[Batch], inputs: Inputs) -> Iterator[Batch]:  # noqa: ARG002
+        """Yield the batches: nobody else has any."""
+        return batches
+
+    def agrees(self, wish: bool) -> bool:  # noqa: FBT001
+        """Tell whether it is wished: nobody else is asked."""
+        return wish
+
     def num_waiting(self) -> int:
         """Return 0: a step counts at once."""
         return 0
@@ -87,17 +97,13 @@ class SingleStrategy:
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch."""
         self._model.train()
-        labels_B = batch.label(self._model.tasks[0].label) if self._counts_clicks else None
-        looked_up = self._lookup.pull(batch, training=True, labels_B=labels_B)
+        looked_up = self._pull(batch)
         batch = self._on_device(batch, looked_up)
-        outputs = self._model(batch)
-        loss = self._model.loss(outputs, batch)
-        self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        outputs, loss = self._forward_backward(batch)
         self._prepare_gradients(batch, looked_up)
         rates = [learning_rate(options, self._step) for options in self._optimizers]
         self._optimizer.step(rates)
-        self._lookup.push(looked_up, lr=self._row_rates())
+        self._push(looked_up)
         self._step += 1
         detached = {name: value.detach() for name, value in outputs.items()}
         return Step(outputs=detached, loss=loss.detach(), lr=rates[-1])
@@ -106,7 +112,7 @@ class SingleStrategy:
     def evaluate(self, batch: Batch) -> Step:
         """Return the outputs of the model in evaluation, and their loss."""
         self._model.eval()
-        batch = self._on_device(batch, self._lookup.pull(batch, training=False))
+        batch = self._on_device(batch, self._look(batch))
         outputs = self._model(batch)
         return Step(outputs=outputs, loss=self._model.loss(outputs, batch))
 
@@ -206,6 +212,33 @@ class SingleStrategy:
 
     def close(self) -> None:
         """Let go of nobody."""
+
+    def _buckets(self, table: TableConfig) -> tuple[int, int]:  # noqa: ARG002
+        """Return which rows of a table this process holds: all."""
+        return ALL_BUCKETS
+
+    def _pull(self, batch: Batch) -> LookedUp:
+        """Look up the vectors of a batch to learn from."""
+        return self._lookup.pull(batch, training=True, labels_B=self._clicks(batch))
+
+    def _look(self, batch: Batch) -> LookedUp:
+        """Look up the vectors of a batch, which nothing comes of."""
+        return self._lookup.pull(batch, training=False)
+
+    def _push(self, looked_up: LookedUp) -> None:
+        """Let the rows learn."""
+        self._lookup.push(looked_up, lr=self._row_rates())
+
+    def _forward_backward(self, batch: Batch) -> tuple[Outputs, Tensor]:
+        """Compute outputs, loss and gradients."""
+        outputs = self._model(batch)
+        loss = self._model.loss(outputs, batch)
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return outputs, loss
+
+    def _clicks(self, batch: Batch) -> Tensor | None:
+        return batch.label(self._model.tasks[0].label) if self._counts_clicks else None
 
     def _number_of(self, variable: str) -> int:
         """Return the number of the optimizer of a parameter or a table."""

@@ -1,13 +1,13 @@
 """How many processes make one step; whoever trains talks to this and nothing below it."""
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
 
-from fleetrec.core.batch import Batch
+from fleetrec.core.batch import Batch, Inputs
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.tasks.task import Outputs
 
@@ -54,6 +54,17 @@ class Strategy(Protocol):
         ``number`` counts meetings of one name in time: 0 for one that takes place once in a run,
         else the pass plus one.
         """
+        ...
+
+    def together(self, batches: Iterator[Batch], inputs: Inputs) -> Iterator[Batch]:
+        """Yield the batches of a pass, of which each gets a step.
+
+        Where workers make every step together, blank ones follow while others have more.
+        """
+        ...
+
+    def agrees(self, wish: bool) -> bool:  # noqa: FBT001
+        """Tell whether all workers shall do now what this one, or another, has wished."""
         ...
 
     def num_waiting(self) -> int:

@@ -179,17 +179,7 @@ class Link:
 
     def load(self, tables: Sequence[StoredTable], *, exactly: bool) -> None:
         """Let every server take up its portion of tables: all, or only the weights of rows."""
-        wanted = {
-            "exactly": exactly,
-            "tables": [
-                {
-                    "name": stored.name,
-                    "record": stored.record.to_plain(),
-                    "directories": [str(path.resolve()) for path in stored.chain.directories],
-                }
-                for stored in tables
-            ],
-        }
+        wanted = {"exactly": exactly, "tables": [stored.to_plain() for stored in tables]}
         self._servers.ask_all(self._message(Kind.LOAD, arrays=[as_bytes(wanted)]))
 
     def clear(self) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fleetrec._native import Cut, read_snapshot
 from fleetrec.core.event_time import event_time_of
+from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable
 from fleetrec.embedding.snapshot import SUFFIX
 from fleetrec.server.dense import DensePart
@@ -71,13 +72,7 @@ class Shard:
 
     def load_table(self, stored: StoredTable, *, exactly: bool) -> None:
         """Take up this server's portion of a table: all of it, or only the weights."""
-        store = self.stores[stored.name]
-        if exactly:
-            store.load(stored)
-            if self.portion.index > 0:  # what was counted is counted once
-                store.table.restore_counts(created=0, evicted=0)
-        else:
-            store.load_rows(stored)
+        load_portion(self.stores[stored.name], self.portion, stored, exactly=exactly)
 
     def versions(self) -> dict[str, int]:
         """Return the version of every table."""
@@ -86,19 +81,9 @@ class Shard:
     def write_table(
         self, name: str, directory: Path, *, shards_each: int, version: int
     ) -> dict[str, Any]:
-        """Write this server's files of a snapshot that all servers write together.
-
-        Those of an earlier attempt are replaced.
-        """
-        first, last = self.portion.shards(shards_each)
-        for number in range(first, last):
-            name_of_file = f"{number:05d}-of-{shards_each * self.portion.count:05d}{SUFFIX}"
-            (directory / name_of_file).unlink(missing_ok=True)
-        return Cut(self.stores[name].table, least=version).write(
-            directory,
-            kind="base",
-            num_shards=shards_each * self.portion.count,
-            shards=(first, last),
+        """Write this server's files of a snapshot that all servers write together."""
+        return write_portion(
+            self.stores[name], self.portion, directory, shards_each=shards_each, version=version
         )
 
     def write(self, directory: Path) -> None:
@@ -123,6 +108,31 @@ class Shard:
                 created=counts[name]["created"], evicted=counts[name]["evicted"]
             )
         self.dense.load(load_file(directory / DENSE_FILE))
+
+
+def load_portion(
+    store: NativeStore, portion: Portion, stored: StoredTable, *, exactly: bool
+) -> None:
+    """Take up one portion of a table: all of it, or only the weights."""
+    if exactly:
+        store.load(stored)
+        if portion.index > 0:  # what was counted is counted once
+            store.table.restore_counts(created=0, evicted=0)
+    else:
+        store.load_rows(stored)
+
+
+def write_portion(
+    store: NativeStore, portion: Portion, directory: Path, *, shards_each: int, version: int
+) -> dict[str, Any]:
+    """Write the files of one portion of a table; those of an earlier attempt are replaced."""
+    first, last = portion.shards(shards_each)
+    num_shards = shards_each * portion.count
+    for number in range(first, last):
+        (directory / f"{number:05d}-of-{num_shards:05d}{SUFFIX}").unlink(missing_ok=True)
+    return Cut(store.table, least=version).write(
+        directory, kind="base", num_shards=num_shards, shards=(first, last)
+    )
 
 
 def _merged(tables: Sequence[RowPush], shares: Sequence[float]) -> tuple[Array, Array]:

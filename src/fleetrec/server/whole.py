@@ -4,13 +4,12 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import torch
 from pydantic import ValidationError
 
-from fleetrec.embedding.record import Chain, StoredTable, TableRecord
+from fleetrec.embedding.record import StoredTable
 from fleetrec.server.dense import WEIGHTS
 from fleetrec.server.shard import Shard
 from fleetrec.server.wire import Kind, Message, WireError, as_bytes
@@ -52,7 +51,7 @@ def load(shard: Shard, message: Message) -> None:
     """Take up this server's portion of tables from files."""
     with _wrong_fields():
         wanted = message.plain()
-        tables = [_stored_table(table) for table in wanted["tables"]]
+        tables = [StoredTable.from_plain(table) for table in wanted["tables"]]
         exactly = bool(wanted["exactly"])
     for stored in tables:
         _known(shard, stored.name)
@@ -96,13 +95,6 @@ def _wrong_fields() -> Iterator[None]:
         yield
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
         raise WireError(f"a field is missing or wrong: {error}") from error
-
-
-def _stored_table(plain: Mapping[str, Any]) -> StoredTable:
-    record = TableRecord.model_validate(plain["record"])
-    directories = tuple(map(Path, plain["directories"]))
-    chain = Chain(directories=directories, fingerprint=record.fingerprint)
-    return StoredTable(name=str(plain["name"]), record=record, chain=chain)
 
 
 def _known(shard: Shard, name: str) -> str:

@@ -15,22 +15,29 @@ class Judge:
 
     def __init__(self, options: EvaluationOptions, phase: PhaseRun, *, seed: int) -> None:
         self._phase = phase
-        self._loader = Loader(options.dataset, seed=seed)
+        self._loader = Loader(options.dataset, seed=seed, share=phase.share)
         self._scoreboard = Scoreboard(phase.model.tasks)
         self._max_batches = math.inf
         if options.num_samples is not None:
-            self._max_batches = math.ceil(options.num_samples / options.dataset.batch_size)
+            together = options.dataset.batch_size * phase.share.count
+            self._max_batches = math.ceil(options.num_samples / together)
+        self._num_passes = 0
 
     def figures(self) -> tuple[dict[str, float], int]:
         """Return the figures of one pass and how many samples they are about."""
         num_samples = 0
-        with self._loader.epoch(0) as batches:
-            for number, batch in enumerate(batches):
+        strategy = self._phase.strategy
+        with self._loader.epoch(0) as own:
+            for number, batch in enumerate(strategy.together(own, self._loader.inputs)):
                 if number >= self._max_batches:
                     break
-                step = self._phase.strategy.evaluate(batch)
-                self._scoreboard.count(step.outputs, batch, step.loss)
-                num_samples += batch.num_samples
+                step = strategy.evaluate(batch)
+                if not batch.is_blank:
+                    self._scoreboard.count(step.outputs, batch, step.loss)
+                    num_samples += batch.num_samples
+        self._num_passes += 1
+        counted = self._scoreboard.to_bytes()
+        self._scoreboard.load_sum(strategy.gather("eval/metrics", counted, number=self._num_passes))
         figures = self._scoreboard.figures()
         self._scoreboard.reset()
         return figures, num_samples

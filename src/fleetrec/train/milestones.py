@@ -3,7 +3,7 @@
 import json
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fleetrec.config.job import RollingOptions, RunOptions
@@ -15,6 +15,8 @@ from fleetrec.train.position import Position
 from fleetrec.train.saving import Saver
 
 RESULT = "eval_result.txt"
+
+SaveTogether = Callable[[Callable[[], Path]], Path]  # the chief saves, all take part
 
 
 class Milestones:
@@ -34,11 +36,20 @@ class RollingMilestones(Milestones):
     """A checkpoint every so many steps or seconds; each but the very first is judged."""
 
     def __init__(
-        self, options: RollingOptions, saver: Saver, judge: Judge | None, around: Surroundings
+        self,
+        options: RollingOptions,
+        *,
+        save: SaveTogether,
+        saver: Saver,
+        judge: Judge | None,
+        phase: PhaseRun,
+        around: Surroundings,
     ) -> None:
         self._options = options
+        self._save_together = save
         self._saver = saver
         self._judge = judge
+        self._strategy = phase.strategy
         self._around = around
         self._saved_step: int | None = None
         self._saved_at = around.clock()
@@ -64,15 +75,17 @@ class RollingMilestones(Milestones):
 
     def _is_due(self, step: int) -> bool:
         if self._options.every_seconds is not None:
-            return self._around.clock() - self._saved_at >= self._options.every_seconds
+            is_due = self._around.clock() - self._saved_at >= self._options.every_seconds
+            told = self._strategy.gather("due", b"1" if is_due else b"", number=step)
+            return bool(told[0])  # the chief's clock counts
         assert self._options.every_steps is not None
         return step % self._options.every_steps == 0
 
     def _save(self, position: Position) -> None:
-        self._saver.at_step(self._options, position)
+        self._save_together(lambda: self._saver.at_step(self._options, position))
         self._saved_step = position.step
         self._saved_at = self._around.clock()
-        if self._options.keep:
+        if self._options.keep and self._strategy.is_chief:
             found = rolling_checkpoints(self._options.path, prefix=self._options.prefix)
             for old in found[self._options.keep :]:
                 shutil.rmtree(old)
@@ -82,11 +95,16 @@ class RollingMilestones(Milestones):
             return
         around, name = self._around, f"{self._options.prefix}{position.step}"
         figures = self._judge.report(around.observer, around.clock, checkpoint=name)
-        write_result(self._options.path / RESULT, result_of(figures, step=position.step))
+        if self._strategy.is_chief:
+            write_result(self._options.path / RESULT, result_of(figures, step=position.step))
 
 
 def build_milestones(
-    run: RunOptions, saver: Saver, phases: Sequence[PhaseRun], around: Surroundings
+    run: RunOptions,
+    save: SaveTogether,
+    saver: Saver,
+    phases: Sequence[PhaseRun],
+    around: Surroundings,
 ) -> Milestones:
     """Return what the run asks for."""
     if run.save.rolling is None:
@@ -95,7 +113,9 @@ def build_milestones(
     judge = None
     if run.evaluation is not None:
         judge = Judge(run.evaluation, phase, seed=run.seed)
-    return RollingMilestones(run.save.rolling, saver, judge, around)
+    return RollingMilestones(
+        run.save.rolling, save=save, saver=saver, judge=judge, phase=phase, around=around
+    )
 
 
 def write_result(path: Path, result: dict[str, float]) -> None:

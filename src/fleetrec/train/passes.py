@@ -55,11 +55,12 @@ class Pass:
             phase.loader.epoch(epoch, start=start) as batches,
             open_dump(self.dump_path, phase.model) as dump,
         ):
-            for batch in pace.timed(batches):
+            for batch in pace.timed(phase.strategy.together(batches, phase.loader.inputs)):
                 step = self.process(batch)
-                phase.scoreboard.count(step.outputs, batch, step.loss)
-                dump.write(step.outputs, batch)
-                num_samples += batch.num_samples
+                if not batch.is_blank:
+                    phase.scoreboard.count(step.outputs, batch, step.loss)
+                    dump.write(step.outputs, batch)
+                    num_samples += batch.num_samples
                 self._tell(batch, pace, lr=step.lr)
                 self.after(batch)
                 if self.is_over():

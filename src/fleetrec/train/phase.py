@@ -16,12 +16,14 @@ from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.config.job import PhaseOptions, RunOptions, WarmStartOptions
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.data.files import fingerprint
-from fleetrec.data.loader import Loader
+from fleetrec.data.loader import ONE_WORKER, Loader
 from fleetrec.data.plan import Share
 from fleetrec.models.base import Model
 from fleetrec.models.load import load_model_class
+from fleetrec.parallel.collective import CollectiveStrategy
 from fleetrec.parallel.device import resolve_device
 from fleetrec.parallel.geo import GeoStrategy
+from fleetrec.parallel.ranks import Ranks
 from fleetrec.parallel.server import Cluster, ServerStrategy
 from fleetrec.parallel.single import SingleStrategy
 from fleetrec.parallel.strategy import SavedPhase, State, Strategy
@@ -39,6 +41,7 @@ class PhaseRun:
     model: Model
     strategy: Strategy
     scoreboard: Scoreboard
+    share: Share = ONE_WORKER
 
     def state(self) -> State:
         """Return what a checkpoint keeps of this phase beside the tables."""
@@ -48,6 +51,15 @@ class PhaseRun:
         """Continue exactly where ``state`` was taken."""
         self.strategy.load_state(state)
         self.scoreboard.load_state(state["metrics"])
+
+    def collect_counts(self, *, step: int) -> None:
+        """Move what other workers have counted so far to the chief, who saves it."""
+        counted = self.scoreboard.to_bytes()
+        brought = self.strategy.gather(f"{self.options.name}/counted", counted, number=step)
+        if self.strategy.is_chief:
+            self.scoreboard.load_sum(brought)
+        else:
+            self.scoreboard.reset()
 
     def names(self) -> dict[str, str]:
         """Return by what names users know the variables, where those differ from ours."""
@@ -59,22 +71,25 @@ class PhaseRun:
         return fingerprint(self.loader.files)
 
 
-def build_phase(options: PhaseOptions, run: RunOptions, cluster: Cluster | None = None) -> PhaseRun:
+def build_phase(
+    options: PhaseOptions, run: RunOptions, company: Cluster | Ranks | None = None
+) -> PhaseRun:
     """Open the data and build the model; the seed alone decides the first weights.
 
-    In a cluster the data is this worker's share.
+    In company the data is this worker's share.
     """
+    share = _share(company)
     loader = Loader(
         options.dataset,
         seed=run.seed,
-        share=_share(cluster),
+        share=share,
         cpu_is_idle=run.device.kind != "cpu",
     )
     torch.manual_seed(run.seed)
     model_class: Callable[..., Model] = load_model_class(options.model_path)
     try:
         model = model_class(options.model, inputs=loader.inputs)
-        strategy = _strategy_of(model, options, run, cluster)
+        strategy = _strategy_of(model, options, run, company)
     except ValueError as error:
         raise ConfigError([f"phase {options.name}: {options.model_path}: {error}"]) from error
     tasks = [task.in_training() for task in model.tasks] if run.kind == "train" else model.tasks
@@ -84,17 +99,29 @@ def build_phase(options: PhaseOptions, run: RunOptions, cluster: Cluster | None 
         model=model,
         strategy=strategy,
         scoreboard=Scoreboard(tasks),
+        share=share,
     )
 
 
 def _strategy_of(
-    model: Model, options: PhaseOptions, run: RunOptions, cluster: Cluster | None
+    model: Model, options: PhaseOptions, run: RunOptions, company: Cluster | Ranks | None
 ) -> Strategy:
     update = options.update
     frozen = (*run.warm_start.frozen, *_frozen_by_pattern(model, update.frozen))
     optimizer = model.optimizer(options.optimizer)
+    if isinstance(company, Ranks):
+        return CollectiveStrategy(
+            model,
+            optimizer=optimizer,
+            update=update,
+            device=company.device,
+            seed=run.seed,
+            frozen=frozen,
+            ranks=company,
+            placement=run.cluster.placement,
+        )
     device = resolve_device(run.device)
-    if cluster is None:
+    if company is None:
         return SingleStrategy(
             model, optimizer=optimizer, update=update, device=device, seed=run.seed, frozen=frozen
         )
@@ -103,16 +130,18 @@ def _strategy_of(
             "parameter servers move everything by one optimizer with its usual constants; several "
             "optimizers, schedules and clipping are for one process"
         )
-    kind = GeoStrategy if cluster.mode == "geo" else ServerStrategy
+    kind = GeoStrategy if company.mode == "geo" else ServerStrategy
     return kind(
-        model, optimizer=optimizer, device=device, seed=run.seed, cluster=cluster, frozen=frozen
+        model, optimizer=optimizer, device=device, seed=run.seed, cluster=company, frozen=frozen
     )
 
 
-def _share(cluster: Cluster | None) -> Share:
-    if cluster is None:
+def _share(company: Cluster | Ranks | None) -> Share:
+    if company is None:
         return Share()
-    return Share(index=cluster.topology.index, count=cluster.topology.num_workers)
+    if isinstance(company, Ranks):
+        return Share(index=company.index, count=company.count, of_batches=True)
+    return Share(index=company.topology.index, count=company.topology.num_workers)
 
 
 def _frozen_by_pattern(model: Model, patterns: Sequence[str]) -> list[str]:

@@ -62,13 +62,17 @@ class Saver:
         if save.inference_path and self._is_due(epoch, save.inference_interval):
             self._inference_models(save.inference_path / str(epoch), epoch)
 
-    def batch_done(self, position: Position) -> None:
-        """Save a step checkpoint if one is due; ``position`` is behind the batch."""
+    def is_batch_due(self, position: Position) -> bool:
+        """Tell whether a step checkpoint is due; ``position`` is behind the batch."""
         save, batch = self.run.save, position.batch - 1
-        if save.step_path and save.step_interval and batch % save.step_interval == 0:
-            self.checkpoint(
-                save.step_path / _batch_name(position), position, {}, epoch=position.epoch
-            )
+        return bool(save.step_path and save.step_interval and batch % save.step_interval == 0)
+
+    def batch_done(self, position: Position) -> Path:
+        """Save a step checkpoint."""
+        assert self.run.save.step_path is not None
+        path = self.run.save.step_path / _batch_name(position)
+        self.checkpoint(path, position, {}, epoch=position.epoch)
+        return path
 
     def interrupted(self, position: Position) -> Path:
         """Save in the middle of an epoch because the run was told to stop."""

@@ -3,12 +3,14 @@
 import functools
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, MismatchError
 from fleetrec.export.inference import InferenceModel, plan_inference
+from fleetrec.parallel.ranks import Ranks
 from fleetrec.parallel.server import Cluster
 from fleetrec.parallel.strategy import Step, Strategy
 from fleetrec.train.continuing import continue_run, open_newest
@@ -35,14 +37,15 @@ class Trainer:
     """One training run in this process, or one worker of a cluster."""
 
     def __init__(
-        self, run: RunOptions, around: Surroundings, *, cluster: Cluster | None = None
+        self, run: RunOptions, around: Surroundings, *, company: Cluster | Ranks | None = None
     ) -> None:
-        if cluster is not None:
+        self._has_servers = isinstance(company, Cluster)
+        if self._has_servers:
             run = _first_phase_only(run)
         self._run = run
         self._around = around
-        self._cluster = cluster
-        self._phases = [build_phase(options, run, cluster) for options in run.phases]
+        self._is_alone = company is None
+        self._phases = [build_phase(options, run, company) for options in run.phases]
         self._position = Position()
         self._saver = Saver(
             run=run,
@@ -53,7 +56,7 @@ class Trainer:
             observer=around.observer,
             chain=build_chain(run),
         )
-        self._milestones = build_milestones(run, self._saver, self._phases, around)
+        self._milestones = build_milestones(run, self._save, self._saver, self._phases, around)
 
     def train(self, *, resume: bool = False) -> None:
         """Train to the end, or raise StoppedError."""
@@ -137,7 +140,7 @@ class Trainer:
         return this_pass.go(epoch=epoch, start=self._position.cursor)
 
     def _step(self, strategy: Strategy, batch: Batch) -> Step:
-        if self._cluster is not None:  # nobody else could keep it
+        if not self._is_alone:  # nobody else could keep it
             strategy.keep(_to_bytes(self._position.after_batch(batch.cursor)))
         return strategy.train_step(batch)
 
@@ -146,14 +149,26 @@ class Trainer:
 
     def _after(self, batch: Batch) -> None:
         self._position = self._position.after_batch(batch.cursor)
-        if self._cluster is not None:
-            if self._around.should_stop():
+        must_stop = self._meeting.agrees(self._around.should_stop())
+        if self._has_servers:
+            if must_stop:
                 raise KeyboardInterrupt  # the servers have it all
             return
-        self._saver.batch_done(self._position)
-        self._milestones.after_step(self._position)
-        if self._around.should_stop():
-            raise StoppedError(self._saver.interrupted(self._position))
+        position = self._position
+        if self._saver.is_batch_due(position):
+            self._save(lambda: self._saver.batch_done(position))
+        self._milestones.after_step(position)
+        if must_stop:
+            raise StoppedError(self._save(lambda: self._saver.interrupted(position)))
+
+    def _save(self, save: Callable[[], Path]) -> Path:
+        """Let the chief save all that was done and counted; others wait and help."""
+        step = self._position.step
+        for phase in self._phases:
+            phase.collect_counts(step=step)
+        path = save() if self._meeting.is_chief else Path()
+        brought = self._meeting.gather("path", str(path).encode(), number=step)
+        return Path(brought[0].decode())
 
     def _place(self, batch: Batch) -> Place:
         position = self._position

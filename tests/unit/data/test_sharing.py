@@ -26,9 +26,9 @@ def make_folder(tmp_path):
     return make
 
 
-def make_loader(folder, *, index=0, count=1, **options):
+def make_loader(folder, *, index=0, count=1, of_batches=False, **options):
     defaults = {"name": "rows", "data_path": folder, "batch_size": 7, "sparse": ("click", "id")}
-    share = Share(index=index, count=count)
+    share = Share(index=index, count=count, of_batches=of_batches)
     return Loader(DatasetOptions(**(defaults | options)), seed=3, share=share)
 
 
@@ -74,6 +74,42 @@ def test_a_worker_goes_on_where_it_was_stopped(make_folder, num_files, options, 
     first, cursor = read(make_loader(folder, index=1, count=2, **options), num_batches=num_batches)
     rest, _ = read(make_loader(folder, index=1, count=2, **options), start=cursor)
     assert first + rest == whole
+
+
+def read_batches(loader, *, start=None):
+    with loader.epoch(0, start=start) as batches:
+        return [(batch.ids["id"].values.tolist(), batch.cursor) for batch in batches]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [*WAYS, {"sample_ratio": 0.7}, {"bad_rows": {"policy": "skip"}}, {"thread_num": 3}],
+    ids=str,
+)
+@pytest.mark.parametrize("num_files", [1, 3])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_workers_that_share_batches_see_those_of_one_worker(make_folder, count, num_files, options):
+    folder = make_folder(num_files)
+    alone = read_batches(make_loader(folder, **options, batch_size=8 * count))
+    shares = [
+        read_batches(
+            make_loader(folder, index=i, count=count, of_batches=True, batch_size=8, **options)
+        )
+        for i in range(count)
+    ]
+    for step, (rows, cursor) in enumerate(alone):
+        portions = [share[step] for share in shares if step < len(share)]
+        assert [row for portion, _ in portions for row in portion] == rows
+        assert {own for _, own in portions} == {cursor}
+        sizes = [len(portion) for portion, _ in portions]
+        assert max(sizes) - min(sizes) <= 1
+    assert len(shares[0]) == len(alone), "the first has a portion of every batch"
+    middle = alone[len(alone) // 2][1]
+    rest = read_batches(
+        make_loader(folder, index=1, count=count, of_batches=True, batch_size=8, **options),
+        start=middle,
+    )
+    assert rest == shares[1][len(alone) // 2 + 1 :], "any worker can go on from that cursor"
 
 
 def test_whole_files_are_dealt_in_blocks(make_folder):

@@ -51,8 +51,11 @@ def make_batch(seed, *, num_samples=6):
 
 
 def fetch_from(stores):
-    def fetch(ids, *, training):
-        found = {name: stores[name].table.read(its, as_new=training) for name, its in ids.items()}
+    def fetch(listed, *, training):
+        found = {
+            name: stores[name].table.read(its.ids_N, as_new=training)
+            for name, its in listed.items()
+        }
         return {name: Rows(rows_ND=rows, is_there_N=there) for name, (rows, there) in found.items()}
 
     return fetch

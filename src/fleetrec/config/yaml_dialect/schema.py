@@ -178,6 +178,8 @@ class Runner(Section):
     worker_num: Int = Field(default=1, gt=0)
     server_num: Int = Field(default=1, gt=0)
     max_restarts: Int = Field(default=3, ge=0)
+    placement: Annotated[Literal["auto", "replicated", "sharded"], BeforeValidator(_lower)] = "auto"
+    rank_timeout: float = Field(default=300, gt=0)  # seconds
     communicator: CommunicatorKeys = CommunicatorKeys()
     epochs: Int | None = Field(default=None, gt=0)
     phases: Names = ()

@@ -136,16 +136,18 @@ def runner_problems(runner: Runner) -> dict[str, str]:
 
 
 def _cluster_problems(runner: Runner) -> dict[str, str]:
-    """Return what does not go with parameter servers."""
-    if _engine(runner) == "single" or runner.device != "cpu":
+    """Return what several processes cannot do."""
+    if _engine(runner) == "single":
         return {}
     problems = {}
-    if runner.save_step_interval > 0:
+    if runner.save_step_interval > 0 and not _is_collective(runner):
         problems["save_step_interval"] = (
             "with servers, checkpoints are written between epochs; servers keep every step anyway"
         )
     if runner.save_checkpoint_base_interval > 1:
-        problems["save_checkpoint_base_interval"] = "servers write whole tables; leave it out"
+        problems["save_checkpoint_base_interval"] = (
+            "several processes write whole tables; leave it out"
+        )
     return problems
 
 
@@ -251,9 +253,11 @@ def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel
         engine=_engine(runner),
         device=DeviceOptions(kind=runner.device, gpus=runner.selected_gpus),
         cluster=ClusterOptions(
-            num_workers=runner.worker_num,
+            num_workers=_num_workers(runner),
             num_servers=runner.server_num,
-            fleet_mode=runner.fleet_mode,
+            fleet_mode="collective" if _is_collective(runner) else runner.fleet_mode,
+            placement=runner.placement,
+            rank_timeout_s=runner.rank_timeout,
             strategy=runner.distribute_strategy,
             geo_push_steps=top.train.strategy.mode.push_num,
             max_restarts=runner.max_restarts,
@@ -295,8 +299,22 @@ def _engine(runner: Runner) -> Literal["single", "local_cluster", "cluster"]:
         return "local_cluster"
     if runner.runner_class.startswith("cluster"):
         return "cluster"
-    several_gpus = runner.device == "gpu" and len(runner.selected_gpus) > 1
-    return "local_cluster" if several_gpus else "single"
+    return "local_cluster" if _has_several_gpus(runner) else "single"
+
+
+def _has_several_gpus(runner: Runner) -> bool:
+    return runner.device == "gpu" and len(runner.selected_gpus) > 1
+
+
+def _num_workers(runner: Runner) -> int:
+    """Return the number of workers: without servers, each GPU has one."""
+    if _is_collective(runner) and runner.device == "gpu":
+        return len(runner.selected_gpus)
+    return runner.worker_num
+
+
+def _is_collective(runner: Runner) -> bool:
+    return runner.fleet_mode == "collective" or _has_several_gpus(runner)
 
 
 def _save_options(runner: Runner) -> SaveOptions:

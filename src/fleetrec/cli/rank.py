@@ -1,0 +1,66 @@
+"""``fleetrec run`` as one of several ranks."""
+
+import contextlib
+import logging
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+
+from fleetrec.cli.logs import run_log
+from fleetrec.cli.one_of_several import with_own_results, worker_observer
+from fleetrec.cli.signals import StopRequest
+from fleetrec.config.job import RunOptions
+from fleetrec.core.env import read_rank
+from fleetrec.launch.ranks import log_of
+from fleetrec.parallel.device import resolve_device
+from fleetrec.parallel.ranks import Ranks
+from fleetrec.train.passes import Surroundings
+from fleetrec.train.report import write_report
+from fleetrec.train.run_folder import RunFolder
+from fleetrec.train.trainer import StoppedError, Trainer
+
+logger = logging.getLogger(__name__)
+
+
+def be_rank(run: RunOptions, folder: RunFolder, *, resume: bool, log_dir: Path) -> None:
+    """Train as the rank that the environment names, together with the others."""
+    place = read_rank()
+    is_supervised = place.store is not None
+    if is_supervised:
+        _write_to(log_of(log_dir, place.index))
+    resume = resume or place.attempt > 0
+    device = resolve_device(run.device, local_index=place.local_index)
+    ranks = Ranks(place, device=device, timeout_s=run.cluster.rank_timeout_s)
+    run_id = folder.run_id() or secrets.token_hex(8)
+    with contextlib.ExitStack() as stack:
+        if ranks.is_chief and not is_supervised:
+            folder.begin(run_id, fresh=not resume)
+            stack.enter_context(run_log(folder.log))
+            stack.callback(write_report, folder, run)
+        stop = stack.enter_context(StopRequest())
+        around = Surroundings(
+            clock=time.monotonic,
+            run_id=run_id,
+            folder=folder,
+            observer=worker_observer(folder, index=place.index, num_phases=len(run.phases)),
+            should_stop=stop.is_requested,
+        )
+        own = with_own_results(run, index=place.index, count=place.count)
+        trainer = Trainer(own, around, company=ranks)
+        try:
+            trainer.train(resume=resume)
+        except StoppedError as error:
+            logger.warning("%s", error)
+            raise KeyboardInterrupt from error
+        trainer.close()
+
+
+def _write_to(log: Path) -> None:
+    """Add all that this process says to a log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as stream:
+        for standard in (sys.stdout, sys.stderr):
+            standard.flush()
+            os.dup2(stream.fileno(), standard.fileno())

@@ -1,0 +1,199 @@
+"""Processes that make every step together, and how they talk to each other."""
+
+import contextlib
+import dataclasses
+import datetime
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, distributed
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
+
+from fleetrec.core.errors import LostRankError
+from fleetrec.core.topology import RankPlace
+
+Bytes = npt.NDArray[np.uint8]
+
+CHIEF = 0
+# Whoever loses the others waits so long for a word from each, before it says who is missing.
+GRACE_S = 5.0
+# One rank alone may write for so long, while the others wait for it.
+MEETING = datetime.timedelta(hours=2)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Traffic:
+    """What a rank has sent to others, and how long it was busy with that."""
+
+    num_steps: int = 0
+    num_bytes: int = 0
+    seconds: float = 0.0
+
+
+class Ranks:
+    """The group that this process belongs to.
+
+    Numbers and rows travel by the backend of the device; words, for meetings, always by gloo. A
+    rank that does not answer within ``timeout_s`` is named in the error of all others.
+    """
+
+    def __init__(self, place: RankPlace, *, device: torch.device, timeout_s: float) -> None:
+        self.index = place.index
+        self.count = place.count
+        self.device = device
+        self.traffic = Traffic()
+        self.members: list[Any] = []  # one for each model that is trained
+        self._timeout_s = timeout_s
+        self._store = _open_store(place)
+        with self._watched("start"):
+            distributed.init_process_group(
+                "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl",
+                store=PrefixStore("ranks", self._store),
+                rank=self.index,
+                world_size=self.count,
+                timeout=datetime.timedelta(seconds=timeout_s),
+            )
+            self._meeting = distributed.new_group(backend="gloo", timeout=MEETING)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the rank that loads and saves for all."""
+        return self.index == CHIEF
+
+    def sum(self, numbers: Sequence[int]) -> list[int]:
+        """Return the sums of what all ranks bring."""
+        total = torch.tensor(numbers, dtype=torch.int64, device=self.device)
+        with self._watched("agree"):
+            distributed.all_reduce(total)
+        return [int(number) for number in total.tolist()]
+
+    def exchange(self, outgoing: Sequence[Bytes], sizes: Sequence[int]) -> list[Bytes]:
+        """Send a part to every rank; returns what they sent, which has these sizes."""
+        begin = time.perf_counter()
+        with self._watched("exchange rows"):
+            incoming = self._all_to_all(outgoing, sizes, group=None)
+        self._count(outgoing, begin)
+        return incoming
+
+    def exchange_counts(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Send row i to rank i; returns a row from each."""
+        begin = time.perf_counter()
+        outgoing = [row.view(np.uint8) for row in np.ascontiguousarray(counts)]
+        with self._watched("exchange counts"):
+            incoming = self._all_to_all(outgoing, [len(part) for part in outgoing], group=None)
+        self._count(outgoing, begin)
+        return np.stack([part.view(np.int64) for part in incoming])
+
+    def gather(self, content: bytes) -> list[bytes]:
+        """Meet; returns what all ranks bring, in their order."""
+        return self._collect(content, [True] * self.count)
+
+    def bring(self, content: bytes) -> list[bytes]:
+        """Meet; the chief gets what all bring, the others nothing."""
+        return self._collect(content, [index == CHIEF for index in range(self.count)])
+
+    def tell(self, content: bytes) -> None:
+        """Tell all others, who ``hear``; the chief does."""
+        with self._watched("tell"):
+            self._broadcast(torch.tensor([len(content)]))
+            self._broadcast(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+
+    def hear(self) -> bytes:
+        """Return what the chief tells."""
+        size = torch.zeros(1, dtype=torch.int64)
+        with self._watched("hear"):
+            self._broadcast(size)
+            content = torch.empty(int(size), dtype=torch.uint8)
+            self._broadcast(content)
+        return content.numpy().tobytes()
+
+    def close(self) -> None:
+        """Leave the group, once all are about to."""
+        if distributed.is_initialized():
+            with self._watched("end"):
+                distributed.barrier(group=self._meeting)
+            distributed.destroy_process_group()
+
+    def _collect(self, content: bytes, wanted: Sequence[bool]) -> list[bytes]:
+        mine = np.frombuffer(content, np.uint8)
+        nothing = np.zeros(0, np.uint8)
+        with self._watched("meet"):
+            sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.count)]
+            distributed.all_gather(sizes, torch.tensor([len(content)]), group=self._meeting)
+            incoming = self._all_to_all(
+                [mine if is_wanted else nothing for is_wanted in wanted],
+                [int(size) if wanted[self.index] else 0 for size in sizes],
+                group=self._meeting,
+            )
+        return [part.tobytes() for part in incoming]
+
+    def _all_to_all(
+        self, outgoing: Sequence[Bytes], sizes: Sequence[int], *, group: Any
+    ) -> list[Bytes]:
+        device = self.device if group is None else torch.device("cpu")
+        sent = torch.from_numpy(np.concatenate(outgoing)).to(device)
+        received = torch.empty(sum(sizes), dtype=torch.uint8, device=device)
+        distributed.all_to_all_single(
+            received, sent, list(sizes), [len(part) for part in outgoing], group=group
+        )
+        return np.split(received.cpu().numpy(), np.cumsum(sizes)[:-1])
+
+    def _broadcast(self, content: Tensor) -> None:
+        if len(content):
+            distributed.broadcast(content, src=CHIEF, group=self._meeting)
+
+    def _count(self, outgoing: Sequence[Bytes], begin: float) -> None:
+        self.traffic.num_bytes += sum(map(len, outgoing)) - len(outgoing[self.index])
+        self.traffic.seconds += time.perf_counter() - begin
+
+    @contextlib.contextmanager
+    def watched(self, doing: str) -> Iterator[None]:
+        """Say of anything that fails for the loss of another rank, which one that is."""
+        with self._watched(doing):
+            yield
+
+    @contextlib.contextmanager
+    def _watched(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            if isinstance(error, distributed.DistError) or "gloo" in str(error).lower():
+                raise self._lost(doing, error) from error
+            raise
+
+    def _lost(self, doing: str, error: RuntimeError) -> LostRankError:
+        """Find out who is missing: the others get an error too, and say that they are there."""
+        missing: list[int] = [CHIEF]
+        with contextlib.suppress(RuntimeError):  # the store has gone with the chief
+            self._store.set(f"left/{self.index}", "")
+            if distributed.is_initialized():
+                distributed.destroy_process_group()  # so that the others notice
+            deadline = time.monotonic() + GRACE_S
+            while time.monotonic() < deadline:
+                missing = [i for i in range(self.count) if not self._store.check([f"left/{i}"])]
+                if not missing:
+                    break
+                time.sleep(0.05)
+        reason = str(error).splitlines()[0].rpartition("] ")[2].partition(". ")[0]
+        if not missing:
+            return LostRankError(f"the {self.count} ranks lost each other ({doing}): {reason}")
+        return LostRankError(
+            f"rank {', '.join(map(str, missing))} of {self.count} took no part in: {doing}. It is "
+            f"dead, stuck, or slower than {self._timeout_s:g} s (rank_timeout); see its log "
+            f"({reason})"
+        )
+
+
+def _open_store(place: RankPlace) -> Store:
+    """Return the store at which ranks find each other: the launcher's, or that of torchrun."""
+    if place.store is None:
+        found: tuple[Store, int, int] = next(rendezvous("env://"))
+        return found[0]
+    host, _, port = place.store.rpartition(":")
+    store = TCPStore(host, int(port), is_master=False)
+    return PrefixStore(f"attempt{place.attempt}", store)

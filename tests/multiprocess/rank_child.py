@@ -1,0 +1,75 @@
+"""One rank: trains jobs one after the other, as ``fleetrec run`` trains one."""
+
+import json
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from fleetrec.cli.job import load_job
+from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
+from fleetrec.core.env import read_rank
+from fleetrec.models.pipeline_classes import pipeline_classes
+from fleetrec.parallel.ranks import Ranks
+from fleetrec.train.events import Observers
+from fleetrec.train.observers import JsonObserver
+from fleetrec.train.passes import Surroundings
+from fleetrec.train.run_folder import RunFolder
+from fleetrec.train.trainer import Trainer
+
+
+def train(job, ranks):
+    """Train one job in its folder; without ranks, in this process alone."""
+    os.chdir(job["folder"])
+    run = run_of(job, ranks.count if ranks is not None else 1)
+    folder = RunFolder(path=Path("logs"))
+    is_chief = ranks is None or ranks.is_chief
+    if is_chief:
+        folder.begin(folder.run_id() or "one", fresh=False)
+    around = Surroundings(
+        clock=time.monotonic,
+        run_id="one",
+        folder=folder,
+        observer=Observers(*([JsonObserver(folder.metrics)] if is_chief else [])),
+    )
+    trainer = Trainer(run, around, company=ranks)
+    trainer.train(resume=job.get("resume", False))
+    if ranks is not None:
+        traffic = ranks.traffic
+        logging.info("sent %d bytes in %d steps", traffic.num_bytes, traffic.num_steps)
+
+
+def run_of(job, num_ranks):
+    """Return the run of a job, of whose batch every rank takes its portion."""
+    if job["path"].endswith(".config"):
+        classes = pipeline_classes()
+        decoded = decode_pipeline(
+            Path(job["path"]), classes=classes, changes=Changes(), kind="train", seed=0
+        )
+        run = decoded.job.runs[0]
+    else:
+        run = load_job(job["path"], overrides=job.get("overrides", ())).runs[0]
+    phases = []
+    for phase in run.phases:
+        assert phase.dataset.batch_size % num_ranks == 0
+        size = phase.dataset.batch_size // num_ranks
+        dataset = phase.dataset.model_copy(update={"batch_size": size})
+        phases.append(phase.model_copy(update={"dataset": dataset}))
+    cluster = run.cluster.model_copy(update={"placement": job.get("placement", "auto")})
+    return run.model_copy(update={"phases": tuple(phases), "cluster": cluster})
+
+
+def main(jobs):
+    logging.basicConfig(level=logging.INFO)
+    torch.set_num_threads(1)
+    ranks = Ranks(read_rank(), device=torch.device("cpu"), timeout_s=60)
+    for job in json.loads(jobs):
+        train(job, ranks)
+    ranks.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
