@@ -6,6 +6,7 @@ from pathlib import Path
 import fleetrec.models
 from benchmarks.criteo_like import DENSE, LABEL, NUM_DENSE, NUM_IDS, SPARSE
 from fleetrec.config.job import (
+    ClusterOptions,
     DatasetOptions,
     DenseSlot,
     OptimizerOptions,
@@ -39,6 +40,18 @@ def dnn_phase(
     cluster: Cluster | None = None,
 ) -> PhaseRun:
     """Build rank/dnn as a training run does, alone or as a worker of a cluster."""
+    run = dnn_run(data_path, batch_size=batch_size, hidden=hidden)
+    return build_phase(run.phases[0], run, cluster)
+
+
+def dnn_run(
+    data_path: Path,
+    *,
+    batch_size: int,
+    hidden: Sequence[int] = HIDDEN,
+    cluster: ClusterOptions | None = None,
+) -> RunOptions:
+    """Return a training run of rank/dnn, in one process unless a cluster is given."""
     model_path = Path(fleetrec.models.__file__).parent / "rank" / "dnn" / "model.py"
     model = model_options(model_path).model_validate(
         {
@@ -54,5 +67,10 @@ def dnn_phase(
         optimizer=OptimizerOptions(name="adam", lr=0.001),
         dataset=dataset(data_path, batch_size=batch_size),
     )
-    run = RunOptions(name="bench", kind="train", phases=(options,))
-    return build_phase(options, run, cluster)
+    return RunOptions(
+        name="bench",
+        kind="train",
+        engine="single" if cluster is None else "local_cluster",
+        cluster=cluster or ClusterOptions(),
+        phases=(options,),
+    )

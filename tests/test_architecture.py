@@ -15,6 +15,7 @@ ENTRIES = {
     "run",
     "check",
     "new",
+    "plan",
     "launch_ps",
     "serve_table",
     "train_eval",
@@ -22,7 +23,7 @@ ENTRIES = {
 }  # python -m fleetrec.<verb>
 LAYERS = (  # top to bottom; a package may import only packages on later lines
     {"cli"},
-    {"fleet"},
+    {"fleet", "planning"},
     {"train", "launch"},
     {"export"},
     {"parallel"},

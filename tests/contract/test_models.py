@@ -253,7 +253,10 @@ def test_a_run_reaches_the_promised_auc(name, tmp_path, monkeypatch):
     lines = (tmp_path / "logs" / f"{Path(name).name}.{infer.name}" / "metrics.jsonl").read_text()
     events = [json.loads(line) for line in lines.splitlines()]
     passes = [event for event in events if event["event"] == "pass"]
-    assert passes[-1]["figures"]["AUC"] >= promised_auc(name)
+    figures = passes[-1]["figures"]  # of several tasks: AUC_<task> each
+    aucs = [value for figure, value in figures.items() if figure.partition("_")[0] == "AUC"]
+    assert aucs
+    assert min(aucs) >= promised_auc(name)
 
 
 def test_models_that_see_pairs_promise_more_than_the_linear_one(name):

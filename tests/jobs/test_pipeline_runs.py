@@ -9,7 +9,7 @@ from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.table_view import open_tables
 from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.cli.train_eval import Request, evaluate_checkpoint, train_and_evaluate
-from fleetrec.core.errors import ConfigError
+from fleetrec.core.errors import ConfigError, UnavailableError
 from making_pipelines import ALL, MODELS, WIDE_AND_DEEP, model_config, write_data
 from making_pipelines import write_pipeline as write
 
@@ -79,6 +79,22 @@ def test_a_full_model_folder_is_not_written_over(tmp_path, paths):
     pipeline = write(tmp_path, LINEAR, paths=paths, num_steps=1)
     train(pipeline)
     with pytest.raises(ConfigError, match=r"model\.ckpt-1 of an earlier run.*--continue_train"):
+        train(pipeline)
+
+
+def test_several_processes_are_refused_before_anything_is_written(tmp_path, paths):
+    pipeline = write(tmp_path, LINEAR, paths=paths)
+    with pytest.raises(UnavailableError, match="asks for 2 workers"):
+        train(pipeline, num_workers=2)
+    assert not (tmp_path / "model").exists()
+
+
+def test_what_a_launcher_has_started_cannot_be_asked_for_again(tmp_path, paths, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}}')
+    pipeline = write(tmp_path, LINEAR, paths=paths)
+    with pytest.raises(ConfigError, match="a launcher has started the processes"):
+        train(pipeline, num_workers=2)
+    with pytest.raises(UnavailableError, match="asks for 2 workers"):
         train(pipeline)
 
 

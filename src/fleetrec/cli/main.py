@@ -9,6 +9,7 @@ import typer
 from fleetrec import __version__
 from fleetrec.cli.launch_ps import launch_app
 from fleetrec.cli.pipeline_verbs import checkpoint_app, pipeline_app
+from fleetrec.cli.plan_verb import plan_app
 from fleetrec.core.errors import ConfigError, FleetRecError
 
 EXIT_FAILED = 1
@@ -32,6 +33,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(pipeline_app)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(launch_app)
+app.add_typer(plan_app)
 
 JobArgument = Annotated[
     str, typer.Argument(help="A yaml file, a folder with config.yaml, or a model such as rank/dnn.")

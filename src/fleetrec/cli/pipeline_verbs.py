@@ -44,6 +44,14 @@ def train_eval(  # noqa: PLR0913
         str | None, typer.Option("--edit_config_json", help='E.g. {"data_config.batch_size": 64}.')
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of first weights and of shuffling.")] = 0,
+    num_workers: Annotated[
+        int | None,
+        typer.Option("--num_workers", min=1, help="Processes that train, on this machine."),
+    ] = None,
+    num_servers: Annotated[
+        int | None,
+        typer.Option("--num_servers", min=1, help="Parameter servers, if train_distribute needs."),
+    ] = None,
 ) -> None:
     """Train and judge what a pipeline describes; --train_config.num_steps=100 changes a field.
 
@@ -61,6 +69,8 @@ def train_eval(  # noqa: PLR0913
             edit_config_json=edit_config_json,
             arguments=context.args,
             seed=seed,
+            num_workers=num_workers,
+            num_servers=num_servers,
         ),
         continue_train=continue_train,
     )

@@ -10,9 +10,17 @@ from typing import Literal
 from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import console_logging
 from fleetrec.cli.run import run_watched
-from fleetrec.config.pipeline_dialect.decode import Changes, DecodedPipeline, decode_pipeline
+from fleetrec.config.job import RunOptions
+from fleetrec.config.pipeline_dialect.decode import (
+    ONE_PROCESS,
+    Changes,
+    DecodedPipeline,
+    decode_pipeline,
+)
 from fleetrec.config.pipeline_dialect.edit import edits_of_arguments, edits_of_json
-from fleetrec.core.errors import ConfigError
+from fleetrec.core.env import read_processes
+from fleetrec.core.errors import ConfigError, UnavailableError
+from fleetrec.core.processes import Processes
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.continuing import open_newest, rolling_checkpoints
 from fleetrec.train.events import Observers
@@ -40,6 +48,8 @@ class Request:
     edit_config_json: str | None = None
     arguments: Sequence[str] = ()
     seed: int = 0
+    num_workers: int | None = None
+    num_servers: int | None = None
 
     def changes(self) -> Changes:
         """Return what the command line changes in the pipeline."""
@@ -52,13 +62,28 @@ class Request:
             edits=[*edits, *edits_of_arguments(list(self.arguments))],
         )
 
+    def processes(self) -> Processes:
+        """Return how many processes train: those that a launcher has started, or the asked for."""
+        started = read_processes()
+        if started is None:
+            return Processes(num_workers=self.num_workers or 1, num_servers=self.num_servers)
+        if self.num_workers is not None or self.num_servers is not None:
+            raise ConfigError(
+                [
+                    "--num_workers and --num_servers: a launcher has started the processes, as "
+                    "the environment says; leave them out"
+                ]
+            )
+        return started
+
 
 def train_and_evaluate(request: Request, *, continue_train: bool) -> None:
     """Train; the model folder holds the pipeline, checkpoints, curves and eval_result.txt."""
     if request.path is None:
         raise ConfigError(["--pipeline_config_path: required, but missing"])
-    decoded = _decode(request, request.path, kind="train")
+    decoded = _decode(request, request.path, kind="train", processes=request.processes())
     (run,) = decoded.job.runs
+    _check_engine(run)
     assert run.save.rolling is not None
     found = rolling_checkpoints(decoded.model_dir, prefix=run.save.rolling.prefix)
     if found and not continue_train:
@@ -108,13 +133,29 @@ def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_nam
         logger.info("written to %s", target)
 
 
-def _decode(request: Request, path: Path, *, kind: Literal["train", "infer"]) -> DecodedPipeline:
+def _check_engine(run: RunOptions) -> None:
+    """Refuse what this version cannot run."""
+    if run.engine != "single":
+        raise UnavailableError(
+            f"train_config.train_distribute: this pipeline asks for {run.cluster.num_workers} "
+            "workers; pipelines train in one process in this version, so leave out --num_workers"
+        )
+
+
+def _decode(
+    request: Request,
+    path: Path,
+    *,
+    kind: Literal["train", "infer"],
+    processes: Processes = ONE_PROCESS,
+) -> DecodedPipeline:
     return decode_pipeline(
         path,
         classes=pipeline_classes(),
         changes=request.changes(),
         kind=kind,
         seed=request.seed,
+        processes=processes,
     )
 
 

@@ -233,12 +233,16 @@ class CommunicatorOptions(Options):
 
 
 class ClusterOptions(Options):
-    """How many processes of which role, and how they agree on the weights."""
+    """How many processes of which role, and how they agree on the weights.
+
+    Without servers (``collective``) every rank holds all rows of a ``replicated`` table, and a
+    share of those of a ``sharded`` one. ``auto`` replicates tables of fixed size up to 64 MiB.
+    """
 
     num_workers: int = Field(default=1, gt=0)
     num_servers: int = Field(default=1, gt=0)
     fleet_mode: Literal["ps", "collective", "pslib"] = "ps"
-    placement: Literal["auto", "replicated", "sharded"] = "auto"  # of tables, without servers
+    placement: Literal["auto", "replicated", "sharded"] = "auto"
     rank_timeout_s: float = Field(default=300, gt=0)
     strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     geo_push_steps: int = Field(default=100, gt=0)

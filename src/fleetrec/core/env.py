@@ -1,10 +1,13 @@
 """The only reader of the environment: what a launcher told this process."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.processes import Processes
 from fleetrec.core.topology import RankPlace, Role, Topology
 
 TOKEN = "FLEETREC_TOKEN"
@@ -21,15 +24,16 @@ WORKER_INDEX = "PADDLE_TRAINER_ID"
 WORKER_ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS"
 HOST = "POD_IP"
 PORT = "PADDLE_PORT"
-
-LAUNCHER = "start it with python -m fleetrec.launch_ps, or set the variable"
-
+TF_CONFIG = "TF_CONFIG"
+TF_WORKERS = ("chief", "master", "worker")
 
 RANK = "RANK"
 NUM_RANKS = "WORLD_SIZE"
 LOCAL_RANK = "LOCAL_RANK"
 ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
 STORE = "FLEETREC_STORE"
+
+LAUNCHER = "start it with python -m fleetrec.launch_ps, or set the variable"
 
 
 def has_rank() -> bool:
@@ -102,6 +106,25 @@ def environment_with(added: Mapping[str, str], *, unless_set: Mapping[str, str])
     return {**unless_set, **os.environ, **added}
 
 
+def read_processes() -> Processes | None:
+    """Return how many processes a launcher says it has started; None if there is no launcher."""
+    return processes_of(os.environ)
+
+
+def processes_of(environ: Mapping[str, str]) -> Processes | None:
+    """Read the variables of Paddle's launchers, of TensorFlow's and of torchrun."""
+    if ROLE in environ:
+        topology = topology_of(environ)
+        return Processes(
+            num_workers=topology.num_workers, num_servers=topology.num_servers, is_local=False
+        )
+    if environ.get(TF_CONFIG, "").strip():
+        return _processes_of_tensorflow(environ[TF_CONFIG])
+    if environ.get(NUM_RANKS, "").strip():
+        return Processes(num_workers=_number(environ, NUM_RANKS, least=1), is_local=False)
+    return None
+
+
 def unless_set(settings: Mapping[str, str]) -> list[str]:
     """Return the settings that the environment does not have, as ``NAME=value``."""
     return [f"{name}={value}" for name, value in settings.items() if name not in os.environ]
@@ -125,6 +148,22 @@ def topology_of(environ: Mapping[str, str]) -> Topology:
         num_servers=len(endpoints),
         server_endpoints=endpoints,
     )
+
+
+def _processes_of_tensorflow(text: str) -> Processes | None:
+    """Count the addresses of every role; an evaluator does not train."""
+    example = '{"cluster": {"worker": ["host:port", ...], "ps": [...]}, "task": {...}}'
+    try:
+        cluster: Any = json.loads(text)["cluster"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _wrong(TF_CONFIG, example, text) from error
+    if not isinstance(cluster, dict) or not all(isinstance(a, list) for a in cluster.values()):
+        raise _wrong(TF_CONFIG, example, text)
+    counts = {role: len(addresses) for role, addresses in cluster.items()}
+    num_workers = sum(counts.get(role, 0) for role in TF_WORKERS)
+    if num_workers == 0:
+        raise _wrong(TF_CONFIG, f"at least one of {', '.join(TF_WORKERS)}", text)
+    return Processes(num_workers=num_workers, num_servers=counts.get("ps") or None, is_local=False)
 
 
 def _path(name: str) -> Path | None:

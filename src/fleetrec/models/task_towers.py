@@ -1,6 +1,6 @@
 """What each of several tasks has for itself: layers, a label, a loss, metrics."""
 
-# Shape suffixes: B samples, X width.
+# Shape suffixes: B samples, X width, K classes.
 
 from collections.abc import Sequence
 
@@ -15,36 +15,41 @@ from fleetrec.tasks.scored import ScoredTask
 
 
 class TaskTowers(nn.Module):
-    """One tower per task: layers of its own and the last one."""
+    """One tower per task: layers of its own and the last one, ``out_dims`` wide."""
 
-    def __init__(
-        self, towers: Sequence[TaskTower], tasks: Sequence[ScoredTask], *, in_dim: int
-    ) -> None:
+    def __init__(self, layers: Sequence[Mlp], *, out_dims: Sequence[int]) -> None:
         super().__init__()
-        layers = [
-            Mlp(in_dim, ()) if tower.dnn is None else mlp_of(tower.dnn, in_dim) for tower in towers
-        ]
-        self._tasks = tuple(tasks)
         self.layers = nn.ModuleList(layers)
         self.outs = nn.ModuleList(
-            scaled_linear(layer.out_dim, task.num_class)
-            for layer, task in zip(layers, tasks, strict=True)
+            scaled_linear(layer.out_dim, out_dim)
+            for layer, out_dim in zip(layers, out_dims, strict=True)
         )
 
-    def scopes(self, prefix: str) -> dict[str, str]:
-        """Return by what names users know the towers."""
-        names = [task.name for task in self._tasks]
-        layers = {f"{prefix}.layers.{number}": name for number, name in enumerate(names)}
-        outs = {f"{prefix}.outs.{number}": f"output_{n}" for number, n in enumerate(names)}
-        return {**layers, **outs}
+    def forward(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Return logits_BK of every task for one x_BX each."""
+        parts = zip(self.layers, self.outs, inputs, strict=True)
+        return [out(layers(x_BX)) for layers, out, x_BX in parts]
 
-    def forward(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the outputs of all tasks for one x_BX each."""
-        outputs: dict[str, Tensor] = {}
-        parts = zip(self._tasks, self.layers, self.outs, inputs, strict=True)
-        for task, layers, out, x_BX in parts:
-            outputs |= task.outputs(out(layers(x_BX)))
-        return outputs
+
+def tower_layers(towers: Sequence[TaskTower], in_dim: int) -> list[Mlp]:
+    """Return the layers of every tower of a message."""
+    return [Mlp(in_dim, ()) if tower.dnn is None else mlp_of(tower.dnn, in_dim) for tower in towers]
+
+
+def tower_scopes(prefix: str, tasks: Sequence[ScoredTask]) -> dict[str, str]:
+    """Return by what names users know the towers of these tasks."""
+    names = [task.name for task in tasks]
+    layers = {f"{prefix}.layers.{number}": name for number, name in enumerate(names)}
+    outs = {f"{prefix}.outs.{number}": f"output_{name}" for number, name in enumerate(names)}
+    return {**layers, **outs}
+
+
+def outputs_of(tasks: Sequence[ScoredTask], logits: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Return what a model gives out for the logits_BK of every task."""
+    outputs: dict[str, Tensor] = {}
+    for task, logits_BK in zip(tasks, logits, strict=True):
+        outputs |= task.outputs(logits_BK)
+    return outputs
 
 
 def tasks_of(towers: Sequence[TaskTower], config: GroupModelOptions) -> list[ScoredTask]:

@@ -44,7 +44,6 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
         if optimizer.embedding_learning_rate_multiplier is not None:
             at = ("train_config", "optimizer_config", number, "embedding_learning_rate_multiplier")
             problems.note(at, "is read in the first optimizer_config only; move it there")
-    _check_distribution(pipeline, problems)
 
 
 def check_loss(loss: LossType, at: Location, problems: Problems) -> None:
@@ -73,15 +72,3 @@ def training_notices(pipeline: Pipeline, problems: Problems) -> list[str]:
                 problems.spell(at, "AUC is that of 65536 thresholds, whatever this says")
             )
     return notices
-
-
-def _check_distribution(pipeline: Pipeline, problems: Problems) -> None:
-    train = pipeline.train_config
-    strategy = train.train_distribute
-    if strategy == "NoStrategy":
-        return
-    text = f"{strategy} cannot run yet; NoStrategy runs in one process"
-    problems.note(("train_config", "train_distribute"), text)
-    if train.sync_replicas and "sync_replicas" in train.model_fields_set:
-        text = f"is for NoStrategy; set it to false with {strategy}"
-        problems.note(("train_config", "sync_replicas"), text)

@@ -25,6 +25,11 @@ from fleetrec.config.pipeline_dialect.check import (
     check_training,
     training_notices,
 )
+from fleetrec.config.pipeline_dialect.distribution import (
+    check_distribution,
+    distribute,
+    distribution_notices,
+)
 from fleetrec.config.pipeline_dialect.edit import Edit, apply_edits, set_field
 from fleetrec.config.pipeline_dialect.message import Message
 from fleetrec.config.pipeline_dialect.model import CLASSES, TaskTower
@@ -36,9 +41,11 @@ from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_optio
 from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.processes import Processes
 
 PHASE = "model"  # what the weights of a pipeline are called in a checkpoint
 DEFAULT_SAVE_STEPS = 1000
+ONE_PROCESS = Processes()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,6 +86,7 @@ def decode_pipeline(
     changes: Changes,
     kind: Literal["train", "infer"],
     seed: int = 0,
+    processes: Processes = ONE_PROCESS,
 ) -> DecodedPipeline:
     """Read and check a pipeline, or raise ConfigError with all problems."""
     if path.suffix == ".json":
@@ -97,7 +105,7 @@ def decode_pipeline(
         pipeline = None
     problems.check()
     assert pipeline is not None
-    translator = _Translator(pipeline, problems, classes)
+    translator = _Translator(pipeline, problems, classes, processes)
     run = translator.run(kind, seed=seed)
     return DecodedPipeline(
         job=Job(
@@ -137,11 +145,16 @@ class _Translator:
     """A pipeline that fits its schema, on its way to a run."""
 
     def __init__(
-        self, pipeline: Pipeline, problems: Problems, classes: Mapping[str, ModelClass]
+        self,
+        pipeline: Pipeline,
+        problems: Problems,
+        classes: Mapping[str, ModelClass],
+        processes: Processes,
     ) -> None:
         self._pipeline = pipeline
         self._problems = problems
         self._classes = classes
+        self._processes = processes
         self.notices: list[str] = []
 
     def run(self, kind: Literal["train", "infer"], *, seed: int) -> RunOptions:
@@ -160,7 +173,9 @@ class _Translator:
         features = data.features([*metrics, *of_towers])
         check_data(pipeline, self._problems, is_training=kind == "train")
         check_training(pipeline, self._problems)
+        check_distribution(pipeline.train_config, self._processes, self._problems)
         self.notices += training_notices(pipeline, self._problems)
+        self.notices += distribution_notices(pipeline.train_config, self._processes, self._problems)
         self._problems.check()
         assert model_class is not None
         model = model_class.options.model_validate(
@@ -205,12 +220,15 @@ class _Translator:
         is_timed = train.save_checkpoints_secs is not None
         every_steps = train.save_checkpoints_steps or DEFAULT_SAVE_STEPS
         fine_tune = train.fine_tune_checkpoint
+        distribution = distribute(train, self._processes)
         return RunOptions(
             name="train_eval" if kind == "train" else "eval",
             kind=kind,
+            engine=distribution.engine,
+            cluster=distribution.cluster,
             phases=(phase,),
             num_epochs=self._pipeline.data_config.num_epochs or None,
-            num_steps=train.num_steps or None,
+            num_steps=distribution.num_steps,
             seed=seed,
             save=SaveOptions(
                 rolling=RollingOptions(

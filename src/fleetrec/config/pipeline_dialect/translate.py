@@ -13,9 +13,10 @@ from fleetrec.config.job import (
     TextTableOptions,
 )
 from fleetrec.config.pipeline_dialect.data import InputField
+from fleetrec.config.pipeline_dialect.distribution import KEY_VALUE
 from fleetrec.config.pipeline_dialect.evaluation import Metric
 from fleetrec.config.pipeline_dialect.expand import expand_feature, expand_names
-from fleetrec.config.pipeline_dialect.feature import FeatureConfig
+from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable, FeatureConfig
 from fleetrec.config.pipeline_dialect.model import LossType
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
 from fleetrec.config.pipeline_dialect.translate_feature import FeatureTranslator
@@ -176,6 +177,8 @@ class DataTranslator:
             self._problems.note((*declared.at, field), f"feature {declared.feature.name}: {text}")
 
         grown = self._pipeline.model.ev_params
+        if grown is None and self._pipeline.train_config.train_distribute in KEY_VALUE:
+            grown = EmbeddingVariable()
         return FeatureTranslator(declared.feature, grown=grown, note=note)
 
     def _check_precision(self, options: FeatureOptions, at: Location) -> None:

@@ -57,9 +57,8 @@ BROKEN = {
     ),
     "a strategy that cannot run": (
         "save_checkpoints_steps: 100",
-        "train_distribute: EmbeddingParallelStrategy sync_replicas: true",
-        "train_config.train_distribute: EmbeddingParallelStrategy cannot run yet; "
-        "NoStrategy runs in one process",
+        "train_distribute: ExascaleStrategy",
+        "train_config.train_distribute: ExascaleStrategy needs a platform of its own",
     ),
     "two cadences": (
         "save_checkpoints_steps: 100",

@@ -12,7 +12,13 @@ from fleetrec.config.pipeline_dialect.message import Message
 from fleetrec.config.pipeline_dialect.model import Dnn, TaskTower
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.models.group_model import GroupModel, mlp_of, needed
-from fleetrec.models.task_towers import TaskTowers, tasks_of
+from fleetrec.models.task_towers import (
+    TaskTowers,
+    outputs_of,
+    tasks_of,
+    tower_layers,
+    tower_scopes,
+)
 from fleetrec.nn.expert_mixture import ExpertMixture
 
 GROUP = "all"
@@ -63,7 +69,11 @@ class Model(GroupModel):
             raise ValueError("mmoe needs expert_dnn with num_expert of at least 1, or experts")
         experts = [mlp_of(dnn, in_dim) for dnn in dnns]
         self.mixture = ExpertMixture(in_dim, experts, num_tasks=len(tasks))
-        self.heads = TaskTowers(options.task_towers, tasks, in_dim=self.mixture.out_dim)
+        self.heads = TaskTowers(
+            tower_layers(options.task_towers, self.mixture.out_dim),
+            out_dims=[task.num_class for task in tasks],
+        )
+        self._scored = tuple(tasks)
 
     def scopes(self) -> Mapping[str, str]:
         """Return by what names users know parts of the network."""
@@ -72,8 +82,9 @@ class Model(GroupModel):
             for number in range(len(self.mixture.experts))
         }
         gates = {f"mixture.gates.{i}": f"gate_{i}" for i in range(len(self.tasks))}
-        return {**experts, **gates, **self.heads.scopes("heads")}
+        return {**experts, **gates, **tower_scopes("heads", self._scored)}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the outputs of every task, under its name."""
-        return self.heads(self.mixture(self.inputs.cat(batch, GROUP)))  # type: ignore[no-any-return]
+        logits = self.heads(self.mixture(self.inputs.cat(batch, GROUP)))
+        return outputs_of(self._scored, logits)

@@ -1,0 +1,57 @@
+"""``fleetrec plan``: what may be typed; the work is done elsewhere."""
+
+from typing import Annotated
+
+import typer
+
+from fleetrec.embedding.placement import Placement
+
+plan_app = typer.Typer()
+
+
+@plan_app.command("plan")
+def plan(  # noqa: PLR0913
+    config: Annotated[
+        str, typer.Argument(help="A job as for run, or a pipeline, which ends in .config.")
+    ],
+    *,
+    ranks: Annotated[int, typer.Option(min=1, max=1024, help="Processes that train together.")],
+    memory: Annotated[
+        str | None, typer.Option(help="What a rank has, as in 80GB; an error if it needs more.")
+    ] = None,
+    bandwidth: Annotated[
+        str, typer.Option(help="What a rank can send: 25Gb are bits, 3GB bytes, in a second.")
+    ] = "25Gb",
+    latency: Annotated[str, typer.Option(help="How long a message takes.")] = "50us",
+    placement: Annotated[
+        Placement | None,
+        typer.Option(help="Where rows are; by default as the job says, or auto."),
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(min=1, help="Samples that are looked at, from the beginning.")
+    ] = 50000,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--override", help="Change a key of the job. Repeatable."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what goes where on so many ranks, what a step costs, and what more ranks would bring.
+
+    Example: fleetrec plan rank/dnn --ranks 8 --memory 64GB
+    """
+    from fleetrec.cli.plan import PlanRequest, show_plan
+
+    show_plan(
+        PlanRequest(
+            config=config,
+            num_ranks=ranks,
+            memory=memory,
+            bandwidth=bandwidth,
+            latency=latency,
+            placement=placement,
+            max_samples=samples,
+            overrides=override or (),
+        ),
+        as_json=json,
+    )

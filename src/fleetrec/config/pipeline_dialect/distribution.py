@@ -1,0 +1,121 @@
+"""From ``train_distribute`` to processes: how many, of which roles, and what a step is."""
+
+import dataclasses
+from typing import Literal
+
+from fleetrec.config.job import ClusterOptions
+from fleetrec.config.pipeline_dialect.train import TrainConfig
+from fleetrec.config.problems import Problems
+from fleetrec.core.processes import Processes
+
+Engine = Literal["single", "local_cluster", "cluster"]
+
+WITH_SERVERS = ("NoStrategy", "PSStrategy")
+DATA_PARALLEL = (
+    "MirroredStrategy",
+    "CollectiveAllReduceStrategy",
+    "MultiWorkerMirroredStrategy",
+    "HorovodStrategy",
+)
+HYBRID = ("EmbeddingParallelStrategy", "SokStrategy")
+KEY_VALUE = ("SokStrategy",)  # all tables grow
+SEVERAL_GPUS = ("MirroredStrategy", "MultiWorkerMirroredStrategy", "PSStrategy")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """How a pipeline is spread over processes; ``num_steps`` are those of one worker."""
+
+    engine: Engine
+    cluster: ClusterOptions
+    num_steps: int | None
+
+
+def distribute(train: TrainConfig, processes: Processes) -> Distribution:
+    """Return what ``train_distribute`` means for so many processes."""
+    num_workers = processes.num_workers * _ranks_per_worker(train)
+    if num_workers == 1 and processes.is_local:
+        steps = train.num_steps or None
+        return Distribution(engine="single", cluster=_cluster(train, processes, 1), num_steps=steps)
+    return Distribution(
+        engine="local_cluster" if processes.is_local else "cluster",
+        cluster=_cluster(train, processes, num_workers),
+        num_steps=steps_of_one_worker(train, num_workers=num_workers),
+    )
+
+
+def steps_of_one_worker(train: TrainConfig, *, num_workers: int) -> int | None:
+    """Return after how many steps a worker stops; None if the data decides.
+
+    With servers ``num_steps`` counts the batches of all workers. Where all ranks make every step
+    together it counts such steps.
+    """
+    if not train.num_steps:
+        return None
+    if train.train_distribute in WITH_SERVERS:
+        return -(-train.num_steps // num_workers)
+    return train.num_steps
+
+
+def check_distribution(train: TrainConfig, processes: Processes, problems: Problems) -> None:
+    """Note what cannot be spread over processes so."""
+    if train.train_distribute == "ExascaleStrategy":
+        text = "ExascaleStrategy needs a platform of its own; EmbeddingParallelStrategy shards too"
+        problems.note(("train_config", "train_distribute"), text)
+    if not processes.is_local and _ranks_per_worker(train) > 1:
+        text = (
+            f"expected 1 where a launcher has started the processes, got "
+            f"{train.num_gpus_per_worker}; let it start one for each GPU"
+        )
+        problems.note(("train_config", "num_gpus_per_worker"), text)
+
+
+def distribution_notices(train: TrainConfig, processes: Processes, problems: Problems) -> list[str]:
+    """Return where the number of processes makes something else of the fields."""
+    found: list[str] = []
+
+    def say(field: str, text: str) -> None:
+        found.append(problems.spell(("train_config", field), text))
+
+    strategy, given = train.train_distribute, train.model_fields_set
+    distribution = distribute(train, processes)
+    num_workers = distribution.cluster.num_workers
+    if distribution.engine == "single" and strategy != "NoStrategy":
+        say("train_distribute", f"{strategy} in one process; --num_workers N starts N here")
+    if strategy != "NoStrategy" and train.sync_replicas and "sync_replicas" in given:
+        meaning = (
+            "workers of PSStrategy never wait for each other; NoStrategy lets them"
+            if strategy == "PSStrategy"
+            else f"has no effect: all processes of {strategy} make every step together"
+        )
+        say("sync_replicas", meaning)
+    if "num_gpus_per_worker" in given and strategy not in SEVERAL_GPUS:
+        say("num_gpus_per_worker", f"has no effect with {strategy}")
+    if distribution.num_steps != (train.num_steps or None):
+        say(
+            "num_steps",
+            f"{train.num_steps} batches over {num_workers} workers: each makes "
+            f"{distribution.num_steps} steps",
+        )
+    return found
+
+
+def _ranks_per_worker(train: TrainConfig) -> int:
+    return max(1, train.num_gpus_per_worker) if train.train_distribute in SEVERAL_GPUS else 1
+
+
+def _cluster(train: TrainConfig, processes: Processes, num_workers: int) -> ClusterOptions:
+    strategy = train.train_distribute
+    if strategy in WITH_SERVERS:
+        is_sync = strategy == "NoStrategy" and train.sync_replicas
+        return ClusterOptions(
+            num_workers=num_workers,
+            num_servers=processes.num_servers or 1,
+            fleet_mode="ps",
+            strategy="sync" if is_sync else "async",
+        )
+    return ClusterOptions(
+        num_workers=num_workers,
+        fleet_mode="collective",
+        placement="sharded" if strategy in HYBRID else "replicated",
+    )

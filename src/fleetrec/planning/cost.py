@@ -1,0 +1,144 @@
+"""How long a step takes, and how that changes with the number of ranks.
+
+The parts of a step follow each other. docs/decisions/0008-cost-model.md has the assumptions.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Literal
+
+from fleetrec.planning.traffic import step_traffic
+from fleetrec.planning.workload import Workload
+
+Part = Literal["read", "lookup", "exchange", "compute", "all_reduce"]
+
+AGREEMENT_ROUNDS = 1
+TABLE_ROUNDS = 3  # counts, ids and gradients of all tables together: one waits for the other
+SHARDED_ROUNDS = 1  # rows, if some table is sharded
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Speeds:
+    """What one rank needs for its own work, in seconds.
+
+    It scans the data for the samples of all ranks, ahead of the loop, and reads its own.
+    """
+
+    read_per_sample: float
+    scan_per_sample: float
+    lookup_per_id: float  # find, pool, and take the gradient back
+    row: float  # to read and move one row for another rank
+    compute_per_batch: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What connects the ranks: each can send so much, and a message takes so long."""
+
+    bytes_per_s: float
+    latency_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Seconds of one step by what they are spent on."""
+
+    read: float
+    lookup: float
+    exchange: float
+    compute: float
+    all_reduce: float
+
+    @property
+    def parts(self) -> dict[Part, float]:
+        """Return the parts by name, in their order."""
+        return {
+            "read": self.read,
+            "lookup": self.lookup,
+            "exchange": self.exchange,
+            "compute": self.compute,
+            "all_reduce": self.all_reduce,
+        }
+
+    @property
+    def total(self) -> float:
+        """The whole step."""
+        return sum(self.parts.values())
+
+    @property
+    def bottleneck(self) -> Part:
+        """The part that takes longest."""
+        return max(self.parts, key=lambda part: self.parts[part])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What so many ranks do together."""
+
+    num_ranks: int
+    step: StepTime
+    samples_per_s: float
+    efficiency: float  # 1: as many times faster than one rank as there are ranks
+
+
+def step_time(workload: Workload, speeds: Speeds, network: Network, num_ranks: int) -> StepTime:
+    """Return how long one step of so many ranks takes."""
+    num_ids = sum(table.ids_per_batch for table in workload.tables)
+    lookup = speeds.lookup_per_id * num_ids + speeds.row * _rows_for_others(workload, num_ranks)
+    step = StepTime(
+        read=speeds.read_per_sample * workload.batch_size,
+        lookup=lookup,
+        exchange=_exchange_s(workload, network, num_ranks),
+        compute=speeds.compute_per_batch,
+        all_reduce=_all_reduce_s(workload, network, num_ranks),
+    )
+    scan = speeds.scan_per_sample * workload.batch_size * num_ranks
+    late = max(0.0, scan - step.total)  # the scan of the next step takes longer than this one
+    return dataclasses.replace(step, read=step.read + late)
+
+
+def scaling(
+    workload: Workload, speeds: Speeds, network: Network, counts: Iterable[int]
+) -> list[Scale]:
+    """Return what these numbers of ranks do; every rank brings a batch of its own."""
+    alone = workload.batch_size / step_time(workload, speeds, network, 1).total
+    scales = []
+    for num_ranks in counts:
+        step = step_time(workload, speeds, network, num_ranks)
+        samples_per_s = num_ranks * workload.batch_size / step.total
+        scales.append(
+            Scale(
+                num_ranks=num_ranks,
+                step=step,
+                samples_per_s=samples_per_s,
+                efficiency=samples_per_s / (num_ranks * alone),
+            )
+        )
+    return scales
+
+
+def _rows_for_others(workload: Workload, num_ranks: int) -> float:
+    """Return how many rows a rank reads and moves because other ranks have met their ids."""
+    others = num_ranks - 1
+    return sum(
+        table.different_ids_per_batch * (others if table.is_replicated else others / num_ranks)
+        for table in workload.tables
+    )
+
+
+def _exchange_s(workload: Workload, network: Network, num_ranks: int) -> float:
+    if num_ranks == 1:
+        return 0.0
+    rounds = AGREEMENT_ROUNDS + (TABLE_ROUNDS if workload.tables else 0)
+    if any(not table.is_replicated for table in workload.tables):
+        rounds += SHARDED_ROUNDS
+    sent = step_traffic(workload, num_ranks).exchange
+    return rounds * network.latency_s + sent / network.bytes_per_s
+
+
+def _all_reduce_s(workload: Workload, network: Network, num_ranks: int) -> float:
+    """Return the time of a ring: each of 2 (ranks - 1) steps waits for the one before."""
+    if num_ranks == 1 or workload.num_parameters == 0:
+        return 0.0
+    sent = step_traffic(workload, num_ranks).all_reduce
+    return 2 * (num_ranks - 1) * network.latency_s + sent / network.bytes_per_s

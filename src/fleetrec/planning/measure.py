@@ -1,0 +1,140 @@
+"""How fast this machine does what one rank does, measured on real batches.
+
+A time is the shortest of several: whatever else the machine does only makes it longer.
+"""
+
+# Shape suffixes: N ids, D width of a row.
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fleetrec.core.batch import Batch
+from fleetrec.embedding.lookup import Lookup
+from fleetrec.embedding.native_store import NativeStore
+from fleetrec.models.base import Model
+from fleetrec.parallel.single import SingleStrategy
+from fleetrec.planning.sample import Clock, table_ids
+from fleetrec.planning.workload import FLOAT_BYTES
+
+ENOUGH_S = 0.5  # for one thing that is measured
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Seconds, and bytes of the dense network and of a batch."""
+
+    compute_per_batch: float
+    lookup_per_batch: float
+    row: float
+    dense_bytes: int
+    batch_bytes: int
+
+
+def measure(
+    model: Model, strategy: SingleStrategy, batches: Sequence[Batch], *, clock: Clock
+) -> Measured:
+    """Train on the batches twice; rows and buffers are made the first time."""
+    for batch in batches:
+        strategy.train_step(batch)
+    lookup = _LookupAlone(model, strategy.stores)
+    steps = _shortest([partial(strategy.train_step, batch) for batch in batches], clock)
+    lookups = _shortest([partial(lookup, batch) for batch in batches], clock)
+    return Measured(
+        compute_per_batch=max(0.0, steps - lookups),
+        lookup_per_batch=lookups,
+        row=_row_s(model, strategy.stores, batches, clock),
+        dense_bytes=_dense_bytes(model, strategy),
+        batch_bytes=_kept_bytes(model, lookup, batches[0]),
+    )
+
+
+class _LookupAlone:
+    """Looks vectors up and takes a gradient of zeros back, without a network between."""
+
+    def __init__(self, model: Model, stores: Mapping[str, NativeStore]) -> None:
+        collection = model.embedding_collection()
+        counts_clicks = any(table.counts_clicks for table in collection.tables.values())
+        self._label = model.tasks[0].label if counts_clicks else None
+        self._lookup = Lookup(collection, stores)
+
+    def __call__(self, batch: Batch) -> None:
+        looked_up = self._lookup.pull(batch, training=True, labels_B=self._labels(batch))
+        for vector in looked_up.vectors.values():
+            if vector.requires_grad:
+                vector.grad = torch.zeros_like(vector)
+        self._lookup.push(looked_up, lr=0.0)
+
+    def embed(self, batch: Batch) -> Batch:
+        """Return the batch as a model sees it in training."""
+        looked_up = self._lookup.pull(batch, training=True, labels_B=self._labels(batch))
+        return batch.with_embedded(looked_up.vectors)
+
+    def _labels(self, batch: Batch) -> Tensor | None:
+        return None if self._label is None else batch.label(self._label)
+
+
+def _shortest(works: Iterable[Callable[[], object]], clock: Clock) -> float:
+    """Do the works at least once and until enough time has passed; returns the shortest."""
+    works = list(works)
+    times: list[float] = []
+    first = clock()
+    while not times or clock() - first < ENOUGH_S:
+        for work in works:
+            begin = clock()
+            work()
+            times.append(clock() - begin)
+    return min(times)
+
+
+def _row_s(
+    model: Model, stores: Mapping[str, NativeStore], batches: Sequence[Batch], clock: Clock
+) -> float:
+    """Return how long it takes to read one row and to move it, among those of many batches."""
+    collection = model.embedding_collection()
+    found = [table_ids(batch, collection) for batch in batches]
+    ids = {
+        name: torch.from_numpy(np.unique(np.concatenate([one[name] for one in found])))
+        for name in stores
+    }
+
+    def move_all() -> None:
+        for name, store in stores.items():
+            rows_ND = store.pull(ids[name], create=True)
+            store.push(ids[name], torch.zeros_like(rows_ND), lr=0.0)
+
+    return _shortest([move_all], clock) / max(1, sum(map(len, ids.values())))
+
+
+def _dense_bytes(model: Model, strategy: SingleStrategy) -> int:
+    """Return bytes of weights, of their gradients, and of what the optimizer keeps."""
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    kept = strategy.state().get("optimizer", {}).values()
+    return FLOAT_BYTES * 2 * num_parameters + sum(t.numel() * t.element_size() for t in kept)
+
+
+def _kept_bytes(model: Model, lookup: _LookupAlone, batch: Batch) -> int:
+    """Return bytes of all that a step keeps for its way back: vectors, outputs of layers."""
+    embedded = lookup.embed(batch)
+    sizes = {
+        vector.untyped_storage().data_ptr(): 2 * vector.untyped_storage().nbytes()  # and gradient
+        for vector in embedded.embedded.values()
+    }
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept: list[Tensor] = []  # held, so that no address is taken twice
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        place = tensor.untyped_storage().data_ptr()
+        if place not in own:
+            sizes.setdefault(place, tensor.untyped_storage().nbytes())
+        return tensor
+
+    model.train()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model.loss(model(embedded), embedded)
+    return sum(sizes.values())

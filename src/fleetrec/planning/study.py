@@ -1,0 +1,155 @@
+"""From a run to what it asks of machines, and what this machine gives."""
+
+import contextlib
+import dataclasses
+import itertools
+import statistics
+from collections.abc import Iterator
+
+from fleetrec.config.job import DatasetOptions, DeviceOptions, PhaseOptions, RunOptions
+from fleetrec.core.cursor import Cursor
+from fleetrec.data.loader import Loader
+from fleetrec.data.plan import Share, plan_parts
+from fleetrec.data.source import build_source
+from fleetrec.data.stream import raw_batches
+from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.placement import Placement, is_replicated
+from fleetrec.embedding.table import TableConfig
+from fleetrec.parallel.single import SingleStrategy
+from fleetrec.planning.cost import Speeds
+from fleetrec.planning.measure import Measured, measure
+from fleetrec.planning.sample import Clock, Sample, take_sample
+from fleetrec.planning.workload import TableLoad, Workload
+from fleetrec.train.phase import PhaseRun, build_phase
+
+NUM_TIMED = 16  # batches that are trained on
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Studied:
+    """What was found out about a run on this machine."""
+
+    workload: Workload
+    speeds: Speeds
+    num_samples: int  # looked at
+    num_samples_of_all: int
+
+
+def study(run: RunOptions, *, placement: Placement, max_samples: int, clock: Clock) -> Studied:
+    """Look at the data of a run, and train a little; writes nothing."""
+    phase = open_phase(run)
+    sample = look_at_data(phase, max_samples=max_samples, clock=clock)
+    assert isinstance(phase.strategy, SingleStrategy)
+    measured = measure(phase.model, phase.strategy, sample.batches, clock=clock)
+    workload = Workload(
+        batch_size=phase.options.dataset.batch_size,
+        tables=table_loads(phase, sample, placement=placement),
+        num_parameters=sum(p.numel() for p in phase.model.parameters() if p.requires_grad),
+        dense_bytes=measured.dense_bytes,
+        batch_bytes=measured.batch_bytes,
+    )
+    return Studied(
+        workload=workload,
+        speeds=_speeds(
+            workload,
+            sample,
+            measured,
+            scan_per_sample=_scan_s_per_sample(phase.loader, run.phases[0].dataset, clock),
+        ),
+        num_samples=sample.num_samples,
+        num_samples_of_all=sample.num_samples_of_all,
+    )
+
+
+def open_phase(run: RunOptions) -> PhaseRun:
+    """Build the phase that several ranks would train, for one process on the CPU."""
+    options = _as_read(run.phases[0])
+    return build_phase(options, run.model_copy(update={"device": DeviceOptions()}))
+
+
+def look_at_data(phase: PhaseRun, *, max_samples: int, clock: Clock) -> Sample:
+    """Read the beginning of the data."""
+    with phase.loader.epoch(0) as batches:
+        return take_sample(
+            batches,
+            phase.model.embedding_collection(),
+            max_samples=max_samples,
+            num_kept=NUM_TIMED,
+            clock=clock,
+        )
+
+
+def table_loads(phase: PhaseRun, sample: Sample, *, placement: Placement) -> tuple[TableLoad, ...]:
+    """Return what a batch asks of every table, and how large tables will be."""
+    assert isinstance(phase.strategy, SingleStrategy)
+    stores = phase.strategy.stores
+    return tuple(
+        _table_load(table, sample, stores[table.name], placement=placement)
+        for table in phase.model.embedding_collection().tables.values()
+    )
+
+
+def _as_read(options: PhaseOptions) -> PhaseOptions:
+    """Let data be read in order: a data set in memory would be read whole."""
+    dataset = options.dataset.model_copy(update={"kind": "DataLoader"})
+    return options.model_copy(update={"dataset": dataset})
+
+
+def _scan_s_per_sample(loader: Loader, dataset: DatasetOptions, clock: Clock) -> float:
+    """Return the time to find the rows of a sample, which each rank does for those of all.
+
+    Where rows cannot be shared out before they are understood, it is that of the whole reading.
+    """
+    source = build_source(dataset, loader.files)
+    loses_rows = dataset.filters or dataset.sample_ratio < 1 or dataset.bad_rows.policy == "skip"
+    if (
+        loses_rows
+        or dataset.shuffle_rows
+        or dataset.kind != "DataLoader"
+        or source.is_uneven
+        or source.reads_in_python
+    ):
+        with loader.epoch(0) as batches:
+            return _s_per_item(batches, clock) / dataset.batch_size
+    parts = plan_parts(loader.files, source, Share())
+    rows = raw_batches(source, parts, batch_size=dataset.batch_size, start=Cursor())
+    with contextlib.closing(rows):
+        return _s_per_item(rows, clock) / dataset.batch_size
+
+
+def _s_per_item(items: Iterator[object], clock: Clock) -> float:
+    """Return the usual time between two items; the first waits for files to be opened."""
+    times = [clock()]
+    times += [clock() for _ in itertools.islice(items, NUM_TIMED)]
+    waits = [after - before for before, after in itertools.pairwise(times)]
+    return statistics.median(waits[1:] or waits)
+
+
+def _table_load(
+    table: TableConfig, sample: Sample, store: NativeStore, *, placement: Placement
+) -> TableLoad:
+    seen = sample.tables[table.name]
+    num_rows = table.num_rows or sample.num_rows(table.name)
+    return TableLoad(
+        name=table.name,
+        dim=table.dim,
+        num_state=store.snapshot()["state"].shape[1],
+        num_rows=min(num_rows, table.eviction.max_rows or num_rows),
+        is_estimated=table.num_rows is None,
+        is_replicated=is_replicated(table, placement),
+        ids_per_batch=seen.ids_per_batch,
+        different_ids_per_batch=seen.different_ids_per_batch,
+    )
+
+
+def _speeds(
+    workload: Workload, sample: Sample, measured: Measured, *, scan_per_sample: float
+) -> Speeds:
+    num_ids = sum(table.ids_per_batch for table in workload.tables)
+    return Speeds(
+        read_per_sample=sample.read_s_per_sample,
+        scan_per_sample=scan_per_sample,
+        lookup_per_id=measured.lookup_per_batch / num_ids if num_ids else 0.0,
+        row=measured.row,
+        compute_per_batch=measured.compute_per_batch,
+    )
