@@ -13,6 +13,7 @@ from fleetrec.core.topology import Topology
 from fleetrec.parallel.cluster import Cluster, join_cluster
 from fleetrec.server.process import run_server
 from fleetrec.train.evaluator import Evaluator
+from fleetrec.train.observers import LogObserver
 from fleetrec.train.passes import Surroundings
 from fleetrec.train.run_folder import RunFolder
 from fleetrec.train.trainer import Trainer
@@ -36,7 +37,9 @@ def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: boo
             clock=time.monotonic,
             run_id=run_id,
             folder=folder,
-            observer=worker_observer(folder, index=topology.index, num_phases=1),
+            observer=worker_observer(
+                folder, index=topology.index, watchers=[LogObserver(num_phases=1)]
+            ),
             should_stop=stop.is_requested,
         )
         own = with_own_results(run, index=topology.index, count=topology.num_workers)
