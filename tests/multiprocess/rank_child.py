@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from fleetrec.cli.job import load_job
+from fleetrec.cli.one_of_several import with_own_results
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
 from fleetrec.core.env import read_rank
 from fleetrec.models.pipeline_classes import pipeline_classes
@@ -26,6 +27,8 @@ def train(job, ranks):
     """Train one job in its folder; without ranks, in this process alone."""
     os.chdir(job["folder"])
     run = run_of(job, ranks.count if ranks is not None else 1)
+    if ranks is not None:
+        run = with_own_results(run, index=ranks.index, count=ranks.count)
     folder = RunFolder(path=Path("logs"))
     is_chief = ranks is None or ranks.is_chief
     if is_chief:
@@ -54,7 +57,6 @@ def run_of(job, num_ranks):
         run = load_job(job["path"], overrides=job.get("overrides", ())).runs[0]
     phases = []
     for phase in run.phases:
-        assert phase.dataset.batch_size % num_ranks == 0
         size = phase.dataset.batch_size // num_ranks
         dataset = phase.dataset.model_copy(update={"batch_size": size})
         phases.append(phase.model_copy(update={"dataset": dataset}))

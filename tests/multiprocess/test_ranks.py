@@ -1,7 +1,11 @@
 """Ranks that make every step together give what one process gives."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fleetrec.checkpoint.folder import open_folder
@@ -123,3 +127,53 @@ def test_every_model_ends_alike_on_any_number_of_ranks(folder):
             assert position["step"] >= NUM_STEPS
             assert_close(ours, place / "alone" / checkpoint, atol=0 if count == 1 else 1e-5)
             assert_close(ours, place / f"again{count}" / checkpoint, atol=0)
+
+
+def predictions(folder):
+    """Return what a run has predicted, in an order that does not depend on the ranks."""
+    found = []
+    for path in sorted(folder.glob("results*")):
+        for batch in json.loads(path.read_text()):
+            found += batch["prediction"]
+    return np.sort(np.array(found, np.float64).reshape(-1))
+
+
+@pytest.mark.slow
+def test_what_four_ranks_wrote_is_read_by_any_number_and_by_servers(folder):
+    place = folder / "four"
+    job = small_job(place, tables="growing", cluster={"placement": "sharded"})
+    run_ranks([job], count=4, folder=folder / "logs")
+    assert len(list((place / "ckpt/1/learn/tables").rglob("*.snap"))) == 4
+    judging = ["mode=infer", f"runner.infer.init_model_path={place / 'ckpt/1'}"]
+    found = {}
+    for name in ("alone", "one", "two", "three", "servers"):
+        target = folder / name
+        target.mkdir()
+        keys = [*judging, f"runner.infer.runner_result_dump_path={target / 'results'}"]
+        jobs = [{**job, "folder": str(target), "overrides": keys}]
+        if name == "alone":
+            train(jobs[0], None)
+        elif name == "servers":
+            judge_with_servers(Path(job["path"]), target, keys)
+        else:
+            run_ranks(jobs, count=["one", "two", "three"].index(name) + 1, folder=target / "logs")
+        found[name] = predictions(target)
+        assert len(found[name]) == 1011
+        np.testing.assert_allclose(found[name], found["alone"], atol=1e-6)
+
+
+def judge_with_servers(job, folder, keys):
+    more = ("class=local_cluster_infer", "worker_num=2", "server_num=2")
+    options = [*keys, *(f"runner.infer.{key}" for key in more)]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "fleetrec", "run", "-m", str(job)),
+            *(word for key in options for word in ("-o", key)),
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
