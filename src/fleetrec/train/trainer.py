@@ -44,6 +44,7 @@ class Trainer:
         self._cluster = cluster
         self._phases = [build_phase(options, run, cluster) for options in run.phases]
         self._position = Position()
+        self._starts: tuple[Position, ...] = ()  # of all workers, if they differ
         self._saver = Saver(
             run=run,
             run_id=around.run_id,
@@ -107,8 +108,11 @@ class Trainer:
         """Load what the run begins with; in a cluster the chief does, and tells where it is."""
         if self._meeting.is_chief and not (resume and self._resume()):
             self._warm_start()
-        told = self._meeting.gather("start", _to_bytes(self._position), number=0)
-        self._position = Position.from_dict(json.loads(told[0]))
+        own = self._starts or (self._position,)
+        content = json.dumps([position.to_dict() for position in own]).encode()
+        told = json.loads(self._meeting.gather("start", content, number=0)[0])
+        index = 0 if self._cluster is None else self._cluster.topology.index
+        self._position = Position.from_dict(told[index if len(told) > 1 else 0])
 
     def _has_more(self) -> bool:
         num_epochs = self._run.num_epochs
@@ -147,6 +151,8 @@ class Trainer:
     def _after(self, batch: Batch) -> None:
         self._position = self._position.after_batch(batch.cursor)
         if self._cluster is not None:
+            if self._meeting.is_chief:
+                self._saver.batch_done(self._position)
             if self._around.should_stop():
                 raise KeyboardInterrupt  # the servers have it all
             return
@@ -188,10 +194,18 @@ class Trainer:
             position = continue_run(self._run, self._run.save.rolling, self._phases)
             self._position = position or self._position
             return position is not None
+        num_workers = 1 if self._cluster is None else self._cluster.topology.num_workers
         for point in resume_points(self._run, self._around.folder):
-            if self._try_take_up(point):
+            if not point.fits(num_workers):
+                logger.warning(
+                    "passed over: %s: written by %d workers within an epoch, now there are %d",
+                    point.folder.path,
+                    len(point.positions),
+                    num_workers,
+                )
+            elif self._try_take_up(point):
                 logger.info("resumed from %s", point.folder.path)
-                self._position = point.position
+                self._position, self._starts = point.position, point.positions
                 return True
         logger.warning("no checkpoint of an earlier run of %s: starting anew", self._run.name)
         return False
