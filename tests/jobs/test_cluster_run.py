@@ -150,6 +150,32 @@ def test_an_interrupted_job_is_resumed_where_it_was(tmp_path, unbroken):
     assert tensors_of(tmp_path / "ckpt/1") == unbroken
 
 
+def test_a_job_without_its_servers_goes_on_from_a_checkpoint_within_an_epoch(tmp_path, unbroken):
+    make_cluster_job(tmp_path, save_step_path="steps", save_step_interval=6)
+    with running_job(tmp_path, "-m", "config.yaml") as supervisor:
+        wait_until(lambda: num_intervals(tmp_path) >= 9, "the first steps")
+        supervisor.send_signal(signal.SIGINT)
+        output, _ = supervisor.communicate(timeout=300)
+    assert supervisor.returncode == 130, output
+    assert not (tmp_path / "ckpt/1").exists()
+    shutil.rmtree(tmp_path / f"logs/{tmp_path.name}.train/servers")  # their disks are gone
+    done = run_job(tmp_path, "-m", "config.yaml", "--resume")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"resumed from steps/epoch_\d_batch_", text_of(tmp_path / "logs/worker.0"))
+    assert tensors_of(tmp_path / "ckpt/1") == unbroken
+    shutil.rmtree(tmp_path / "ckpt")
+    fewer = ("-o", "runner.train.worker_num=1", "-o", "runner.train.epochs=1")
+    done = run_job(tmp_path, "-m", "config.yaml", "--resume", *fewer)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = text_of(tmp_path / "logs/worker.0")
+    assert "written by 2 workers within an epoch, now there are 1" in told
+    assert "starting anew" in told
+
+
+def text_of(path):
+    return path.read_text() if path.is_file() else ""
+
+
 def test_a_worker_that_waits_for_another_stops_too(tmp_path):
     make_cluster_job(tmp_path, epochs=1000)
     with running_job(tmp_path, "-m", "config.yaml") as supervisor:
@@ -268,7 +294,15 @@ def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
         ({"class": "train", "device": "gpu", "selected_gpus": "0,1"}, 1, "finds no GPU here"),
         ({"class": "cluster_train", "fleet_mode": "collective"}, 1, "by torchrun on each machine"),
         ({"class": "cluster_train"}, 1, "class cluster cannot be submitted in this version"),
-        ({"save_step_path": "steps", "save_step_interval": 2}, 2, "servers keep every step"),
+        (
+            {
+                "distribute_strategy": "geo",
+                "save_step_path": "steps",
+                "save_step_interval": 2,
+            },
+            2,
+            "no checkpoint within an epoch",
+        ),
         ({"save_checkpoint_base_interval": 2}, 2, "several processes write whole tables"),
         ({"communicator": {"pull_ahead": 1}}, 2, "pull_ahead is for distribute_strategy: async"),
         (

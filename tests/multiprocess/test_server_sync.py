@@ -70,3 +70,19 @@ def test_two_runs_are_equal_to_the_last_bit(tmp_path):
         train(tmp_path / f"run{attempt}", job, num_workers=2, num_servers=2)
         found.append(tensors_of(tmp_path / "ckpt" / "1"))
     assert found[0] == found[1]
+
+
+@pytest.mark.slow
+def test_a_stopped_worker_is_waited_for_by_name(tmp_path):
+    make_shared_data(tmp_path, num_workers=2)
+    job = make_cluster_job(tmp_path)
+    with LocalCluster(tmp_path / "run", num_workers=2, num_servers=1) as cluster:
+        cluster.start_workers(job, mode="sync")
+        metrics = tmp_path / "logs" / f"{tmp_path.name}.train" / "metrics.jsonl"
+        cluster.wait_for(lambda: metrics.is_file() and metrics.read_text())
+        cluster.pause(cluster.workers[1])
+        cluster.wait_for(lambda: "waits for worker 1" in cluster.log_of("worker.0"))
+        assert cluster.workers[0].poll() is None
+        cluster.go_on(cluster.workers[1])
+        cluster.wait()
+    assert (tmp_path / "ckpt" / "0" / "MANIFEST.json").is_file()

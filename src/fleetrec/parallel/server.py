@@ -27,7 +27,7 @@ from fleetrec.parallel.strategy import SavedPhase, State, Step
 from fleetrec.server.dense import WEIGHTS
 from fleetrec.server.link import Link
 from fleetrec.server.link import Step as Told
-from fleetrec.server.sender import BackgroundSender, DirectSender, Sender
+from fleetrec.server.sender import BackgroundSender, build_sender
 from fleetrec.server.spec import ServedModel
 
 
@@ -72,7 +72,9 @@ class ServerStrategy:
         standing = self._link.enter()
         self._sequence = standing.sequence
         self._num_passes_before = standing.num_passes
-        self._sender = _build_sender(self._link, cluster, optimizer)
+        self._sender = build_sender(
+            self._link, cluster.mode, cluster.communicator, is_sgd=optimizer.name == "sgd"
+        )
         self._ahead: Ahead | None = None
         if cluster.communicator.pull_ahead and isinstance(self._sender, BackgroundSender):
             self._ahead = Ahead(self._pull, wait_for=self._sender.wait_for)
@@ -111,6 +113,12 @@ class ServerStrategy:
     def agrees(self, wish: bool) -> bool:  # noqa: FBT001
         """Tell whether it is wished: a worker may stop alone."""
         return wish
+
+    def standings(self) -> list[bytes]:
+        """Wait until the servers have applied the steps so far; returns where each worker was."""
+        self._settle()
+        self._link.wait_for_step(self._sequence + 1)
+        return [split_kept(kept)[0] for kept in self._link.standings()]
 
     def num_waiting(self) -> int:
         """Return how many steps the servers do not have yet."""
@@ -347,19 +355,3 @@ class ServerStrategy:
             return batch.with_embedded(vectors)
         moved = {name: vector.to(self._device) for name, vector in vectors.items()}
         return batch.to(self._device).with_embedded(moved)
-
-
-def _build_sender(link: Link, cluster: Cluster, optimizer: OptimizerOptions) -> Sender:
-    communicator = cluster.communicator
-    is_sum = optimizer.name == "sgd" or communicator.is_sgd_optimizer
-    num_together = communicator.max_merge_var_num
-    if cluster.mode == "async":
-        return BackgroundSender(
-            link,
-            num_queued=communicator.send_queue_size,
-            num_together=num_together,
-            rule="sum" if is_sum else "mean",
-        )
-    if cluster.mode == "half_async":
-        return DirectSender(link, num_together=num_together, rule="mean")
-    return DirectSender(link, num_together=1, rule="mean")

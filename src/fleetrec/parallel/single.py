@@ -95,6 +95,10 @@ class SingleStrategy:
         """Tell whether it is wished: nobody else is asked."""
         return wish
 
+    def standings(self) -> list[bytes]:
+        """Return nothing."""
+        return []
+
     def num_waiting(self) -> int:
         """Return 0: a step counts at once."""
         return 0

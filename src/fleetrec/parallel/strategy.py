@@ -72,6 +72,13 @@ class Strategy(Protocol):
         """Tell whether all workers shall do now what this one, or another, has wished."""
         ...
 
+    def standings(self) -> list[bytes]:
+        """Wait until the steps made so far count; returns what each worker kept with its last one.
+
+        Nothing where no others are.
+        """
+        ...
+
     def num_waiting(self) -> int:
         """Return how many steps were made that do not count yet: pushes on their way."""
         ...

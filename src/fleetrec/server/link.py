@@ -156,6 +156,18 @@ class Link:
         answer = self._servers.ask_first(self._message(Kind.GATHER, sequence=number, arrays=parts))
         return [answer.array(place, np.uint8).tobytes() for place in range(len(answer.arrays))]
 
+    def standings(self) -> list[bytes]:
+        """Return how far the data of every worker is in what the servers hold.
+
+        The first of them is asked; in ``sync`` they are all at one step.
+        """
+        answer = self._servers.ask_first(self._message(Kind.STANDINGS))
+        return [answer.array(place, np.uint8).tobytes() for place in range(len(answer.arrays))]
+
+    def wait_for_step(self, sequence: int) -> None:
+        """Wait, as a pull does, until a step can begin: those before it have been applied."""
+        self.pull({}, sequence=sequence, wants_dense=False)
+
     def finish(self) -> None:
         """Tell all servers that this worker needs them no more; without a worker they end."""
         parts = [text_array(FINISHED), np.zeros(0, np.uint8)]

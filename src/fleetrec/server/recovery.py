@@ -1,7 +1,9 @@
 """The folder of a server: snapshots of what it holds, and the journal behind them."""
 
+import contextlib
 import fcntl
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,6 +19,8 @@ from fleetrec.server.journal import (
     read_journal,
     segment_numbers,
 )
+
+logger = logging.getLogger(__name__)
 
 STATE_FILE = "state.json"
 _PREFIX = "snapshot-"
@@ -112,6 +116,22 @@ class Memory:
 
     def _snapshots(self) -> list[Path]:
         return sorted(self._directory.glob(f"{_PREFIX}*"))
+
+
+@contextlib.contextmanager
+def all_or_nothing() -> Iterator[None]:
+    """Let what follows happen as a whole, or never: a server that is half changed must not live.
+
+    What it was to do is in the journal; its successor does it from the beginning.
+    """
+    is_done = False
+    try:
+        yield
+        is_done = True
+    finally:
+        if not is_done:
+            logger.exception("a step failed in the middle; the server ends and recovers")
+            os._exit(70)
 
 
 def _size_of(snapshot: Path | None) -> int:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from fleetrec.config.job import CommunicatorOptions
 from fleetrec.server.link import Link, Step
 from fleetrec.server.merge import Rule, merge_steps
 
@@ -147,3 +148,18 @@ class BackgroundSender:
 def push_together(link: Link, steps: list[tuple[int, Step]], rule: Rule) -> None:
     """Push steps as one that counts as the last of them."""
     link.push(merge_steps([step for _, step in steps], rule), sequence=steps[-1][0])
+
+
+def build_sender(
+    link: Link, mode: str, communicator: CommunicatorOptions, *, is_sgd: bool
+) -> Sender:
+    """Return what sends as the strategy of a job wants it."""
+    num_together = communicator.max_merge_var_num
+    if mode == "async":
+        return BackgroundSender(
+            link,
+            num_queued=communicator.send_queue_size,
+            num_together=num_together,
+            rule="sum" if is_sgd or communicator.is_sgd_optimizer else "mean",
+        )
+    return DirectSender(link, num_together=num_together if mode == "half_async" else 1, rule="mean")

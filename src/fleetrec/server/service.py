@@ -1,11 +1,9 @@
 """What a server answers. It acts upon a request only when the request is in its journal."""
 
-import contextlib
 import dataclasses
 import logging
-import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from fleetrec.server import whole
 from fleetrec.server.gathers import Gathers
 from fleetrec.server.initial import take_rows
 from fleetrec.server.push import check_ids, read_push
-from fleetrec.server.recovery import Memory
+from fleetrec.server.recovery import Memory, all_or_nothing
 from fleetrec.server.shard import Shard
 from fleetrec.server.spec import Portion, ServedModel, read_model
 from fleetrec.server.wire import Kind, Message, WireError, as_bytes, decode, encode
@@ -63,6 +61,7 @@ class Service:
             Kind.LEAVE: self._leave,
             Kind.EVICT: self._evict,
             Kind.GATHER: self._gather,
+            Kind.STANDINGS: self._standings,
             **dict.fromkeys(whole.LOOKS, self._look),
             **dict.fromkeys(whole.REPLACEMENTS, self._replace),
         }
@@ -126,6 +125,12 @@ class Service:
                     ),
                 ],
             )
+
+    def _standings(self, _: Message) -> Message:
+        """Tell how far the data of every worker is in what is held."""
+        with self._changed:
+            found = self._workers.applied()
+        return Message(kind=Kind.OK, arrays=[np.frombuffer(one, np.uint8) for one in found])
 
     def _set_up(self, message: Message) -> Message:
         model = read_model(message)
@@ -217,7 +222,7 @@ class Service:
             if shard.model.mode == "sync":
                 self._workers.hold(message.worker, message.sequence, push)
             else:
-                with _whole():
+                with all_or_nothing():
                     shard.apply([push])
                 self._version += 1
                 self._workers.note(message.worker, message.sequence, push.progress)
@@ -250,7 +255,7 @@ class Service:
     def _apply_held(self, done: Message) -> None:
         pushes = self._workers.take_held()
         if pushes:
-            with _whole():
+            with all_or_nothing():
                 self._held().apply(pushes)
             self._version += 1
         if done.sequence > 0:
@@ -270,7 +275,7 @@ class Service:
         with self._changed:
             if message.sequence >= self._num_evictions:
                 self._journal(message)
-                with _whole():
+                with all_or_nothing():
                     shard.evict(epoch=message.sequence)
                 self._num_evictions = message.sequence + 1
         return Message(kind=Kind.OK)
@@ -382,19 +387,3 @@ class Service:
         self._workers.load(state["workers"])
         self._gathers.load(state["gathers"])
         self._finish(*state["finished"])
-
-
-@contextlib.contextmanager
-def _whole() -> Iterator[None]:
-    """Let what follows happen as a whole, or never: a server that is half changed must not live.
-
-    What it was to do is in the journal; its successor does it from the beginning.
-    """
-    is_done = False
-    try:
-        yield
-        is_done = True
-    finally:
-        if not is_done:
-            logger.exception("a step failed in the middle; the server ends and recovers")
-            os._exit(70)

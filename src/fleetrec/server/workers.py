@@ -16,6 +16,7 @@ class Worker:
     incarnation: int = 0
     sequence: int = 0
     progress: bytes = b""
+    applied: bytes = b""  # the progress of the last push that was applied
     held: Push | None = None  # in sync: the last push, until the step is applied
     is_ready: bool = False  # its last push has reached all servers
     has_left: bool = False  # it has no more data in this pass
@@ -65,7 +66,7 @@ class Workers:
     def note(self, index: int, sequence: int, progress: bytes) -> None:
         """Note a push that was applied at once."""
         worker = self.of(index)
-        worker.sequence, worker.progress = sequence, progress
+        worker.sequence, worker.progress, worker.applied = sequence, progress, progress
 
     def set_ready(self, index: int) -> None:
         """Note that the last push of a worker has reached all servers."""
@@ -95,9 +96,14 @@ class Workers:
         """Return the pushes of the step, in the order of workers, and begin the next step."""
         held = [worker.held for worker in self._workers if worker.held is not None]
         for worker in self._workers:
+            worker.applied = worker.progress
             worker.held = None
             worker.is_ready = False
         return held
+
+    def applied(self) -> list[bytes]:
+        """Return the progress of every worker behind its last push that was applied."""
+        return [worker.applied for worker in self._workers]
 
     def end_pass(self, number: int) -> None:
         """Begin the pass behind ``number``, in which all workers take part again."""
@@ -129,6 +135,7 @@ class Workers:
                 incarnation=one["incarnation"],
                 sequence=one["sequence"],
                 progress=base64.b64decode(one["progress"]),
+                applied=base64.b64decode(one["progress"]),
             )
             for one in plain["workers"]
         ]

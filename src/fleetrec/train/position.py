@@ -24,6 +24,10 @@ class Position:
         """Return the beginning of the next phase of this epoch."""
         return dataclasses.replace(self, phase=self.phase + 1, batch=0, cursor=None)
 
+    def begin_epoch(self) -> Self:
+        """Return the beginning of this epoch, for one who has made no step of it."""
+        return dataclasses.replace(self, phase=0, batch=0, cursor=None)
+
     def next_epoch(self) -> Self:
         """Return the beginning of the next epoch."""
         return dataclasses.replace(self, epoch=self.epoch + 1, phase=0, batch=0, cursor=None)

@@ -21,10 +21,18 @@ RANDOM = "random"  # beside the phases, in no folder: a phase may have any name
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResumePoint:
-    """A checkpoint of this very run and the position it was taken at."""
+    """A checkpoint of this very run and the position it was taken at.
+
+    Within an epoch of several workers each has a position of its own.
+    """
 
     folder: Folder
     position: Position
+    positions: tuple[Position, ...] = ()
+
+    def fits(self, num_workers: int) -> bool:
+        """Tell whether so many workers can go on from here."""
+        return not self.positions or len(self.positions) == num_workers
 
 
 def resume_points(run: RunOptions, folder: RunFolder) -> Iterator[ResumePoint]:
@@ -42,8 +50,15 @@ def resume_points(run: RunOptions, folder: RunFolder) -> Iterator[ResumePoint]:
                 logger.warning("passed over: %s", error)
                 continue
             if checkpoint.meta.get("run_id") == run_id:
-                position = Position.from_dict(checkpoint.meta["position"])
-                found.append(ResumePoint(folder=checkpoint, position=position))
+                found.append(
+                    ResumePoint(
+                        folder=checkpoint,
+                        position=Position.from_dict(checkpoint.meta["position"]),
+                        positions=tuple(
+                            map(Position.from_dict, checkpoint.meta.get("positions", ()))
+                        ),
+                    )
+                )
     yield from sorted(found, key=lambda p: (p.position.step, p.position.epoch), reverse=True)
 
 

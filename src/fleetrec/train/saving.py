@@ -1,6 +1,7 @@
 """When and where a training run saves."""
 
 import dataclasses
+import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -98,6 +99,7 @@ class Saver:
         self, path: Path, position: Position, figures: Mapping[str, Any], *, epoch: int
     ) -> None:
         """Publish a checkpoint of all phases."""
+        positions = [] if position.cursor is None else self._positions(position)
         tensors = {
             f"{phase.options.name}/{file}": group
             for phase in self.phases
@@ -121,13 +123,22 @@ class Saver:
         write_folder(
             path,
             contents=encode_tensors(tensors),
-            meta=self._meta(position, figures),
+            meta=self._meta(position, figures) | ({"positions": positions} if positions else {}),
             fill=write_tables,
         )
         for table in written:  # only now: a delta builds on nothing that may not be there
             table.commit()
         self.chain.published(path, parent=parent)
         self.observer.saved("checkpoint", path, epoch=epoch)
+
+    def _positions(self, position: Position) -> list[dict[str, Any]]:
+        """Return where each worker stands within an epoch, if there are others."""
+        found = []
+        for kept in self.phases[0].strategy.standings():
+            its = Position.from_dict(json.loads(kept)) if kept else Position()
+            is_here = its.epoch == position.epoch and its.cursor is not None
+            found.append((its if is_here else position.begin_epoch()).to_dict())
+        return found
 
     def _meta(self, position: Position, figures: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -45,8 +45,13 @@ class Trainer:
         self._run = run
         self._around = around
         self._is_alone = company is None
+        # Workers of servers stand at places of their own in the data, all others at one.
+        topology = company.topology if isinstance(company, Cluster) else None
+        self._index = topology.index if topology else 0
+        self._num_places = topology.num_workers if topology else 1
         self._phases = [build_phase(options, run, company) for options in run.phases]
         self._position = Position()
+        self._starts: tuple[Position, ...] = ()  # of all workers, if they differ
         self._saver = Saver(
             run=run,
             run_id=around.run_id,
@@ -110,8 +115,10 @@ class Trainer:
         """Load what the run begins with; in a cluster the chief does, and tells where it is."""
         if self._meeting.is_chief and not (resume and self._resume()):
             self._warm_start()
-        told = self._meeting.gather("start", _to_bytes(self._position), number=0)
-        self._position = Position.from_dict(json.loads(told[0]))
+        own = self._starts or (self._position,)
+        content = json.dumps([position.to_dict() for position in own]).encode()
+        told = json.loads(self._meeting.gather("start", content, number=0)[0])
+        self._position = Position.from_dict(told[self._index if len(told) > 1 else 0])
 
     def _has_more(self) -> bool:
         num_epochs = self._run.num_epochs
@@ -151,6 +158,8 @@ class Trainer:
         self._position = self._position.after_batch(batch.cursor)
         must_stop = self._meeting.agrees(self._around.should_stop())
         if self._has_servers:
+            if self._meeting.is_chief and self._saver.is_batch_due(self._position):
+                self._saver.batch_done(self._position)
             if must_stop:
                 raise KeyboardInterrupt  # the servers have it all
             return
@@ -204,9 +213,16 @@ class Trainer:
             self._position = position or self._position
             return position is not None
         for point in resume_points(self._run, self._around.folder):
-            if self._try_take_up(point):
+            if not point.fits(self._num_places):
+                logger.warning(
+                    "passed over: %s: written by %d workers within an epoch, now there are %d",
+                    point.folder.path,
+                    len(point.positions),
+                    self._num_places,
+                )
+            elif self._try_take_up(point):
                 logger.info("resumed from %s", point.folder.path)
-                self._position = point.position
+                self._position, self._starts = point.position, point.positions
                 return True
         logger.warning("no checkpoint of an earlier run of %s: starting anew", self._run.name)
         return False

@@ -140,9 +140,10 @@ def _cluster_problems(runner: Runner) -> dict[str, str]:
     if _engine(runner) == "single":
         return {}
     problems = {}
-    if runner.save_step_interval > 0 and not _is_collective(runner):
+    has_servers = not _is_collective(runner)
+    if has_servers and runner.save_step_interval > 0 and runner.distribute_strategy == "geo":
         problems["save_step_interval"] = (
-            "with servers, checkpoints are written between epochs; servers keep every step anyway"
+            "in geo workers learn on rows of their own; they have no checkpoint within an epoch"
         )
     if runner.save_checkpoint_base_interval > 1:
         problems["save_checkpoint_base_interval"] = (
