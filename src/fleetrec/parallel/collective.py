@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import CheckpointError, FleetRecError
 from fleetrec.embedding.lookup import LookedUp
 from fleetrec.embedding.native_store import ALL_BUCKETS, identity_of
+from fleetrec.embedding.placement import Placement, is_replicated
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.embedding.remote_lookup import Listed, RemoteLookedUp, RemoteLookup, Rows, RowStep
 from fleetrec.embedding.table import TableConfig
@@ -33,21 +34,12 @@ from fleetrec.server.shard import load_portion, write_portion
 from fleetrec.server.spec import Portion
 from fleetrec.tasks.task import Outputs
 
-Placement = Literal["auto", "replicated", "sharded"]
-
 ONE_PORTION = Portion(index=0, count=1)
-MAX_COPIED_BYTES = 1 << 26  # of the weights of a table, where nobody says where it goes
 
 
 def spread_tables(tables: Mapping[str, TableConfig], placement: Placement) -> frozenset[str]:
     """Return the tables that are spread over the ranks; of the others each rank has a copy."""
-    if placement != "auto":
-        return frozenset(tables if placement == "sharded" else ())
-    return frozenset(
-        name
-        for name, table in tables.items()
-        if table.num_rows is None or 4 * table.dim * table.num_rows > MAX_COPIED_BYTES
-    )
+    return frozenset(n for n, table in tables.items() if not is_replicated(table, placement))
 
 
 class CollectiveStrategy(SingleStrategy):
