@@ -14,6 +14,7 @@ from fleetrec.config.job import (
     RunOptions,
 )
 from fleetrec.models.load import model_options
+from fleetrec.parallel.cluster import Cluster
 from fleetrec.train.phase import PhaseRun, build_phase
 
 EMBEDDING_DIM = 16
@@ -31,10 +32,16 @@ def dataset(data_path: Path, *, batch_size: int) -> DatasetOptions:
     )
 
 
-def dnn_phase(data_path: Path, *, batch_size: int, hidden: Sequence[int] = HIDDEN) -> PhaseRun:
-    """Build rank/dnn as a training run does."""
+def dnn_phase(
+    data_path: Path,
+    *,
+    batch_size: int,
+    hidden: Sequence[int] = HIDDEN,
+    cluster: Cluster | None = None,
+) -> PhaseRun:
+    """Build rank/dnn as a training run does, alone or as a worker of a cluster."""
     run = dnn_run(data_path, batch_size=batch_size, hidden=hidden)
-    return build_phase(run.phases[0], run)
+    return build_phase(run.phases[0], run, cluster)
 
 
 def dnn_run(

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import end_to_end, exchange, readers, slot_text, store
+from benchmarks import end_to_end, exchange, parameter_server, readers, slot_text, store
 from benchmarks.criteo_like import cached_parts
 from benchmarks.figure import Figure
 from fleetrec._native import keep_freed_memory
@@ -30,6 +30,9 @@ BENCHMARKS: dict[str, Measure] = {
         parts, batch_size=asked.batch_size, num_rounds=asked.rounds
     ),
     "end_to_end": lambda parts, asked: end_to_end.measure(
+        parts, batch_size=asked.batch_size, num_rounds=asked.rounds
+    ),
+    "server": lambda parts, asked: parameter_server.measure(
         parts, batch_size=asked.batch_size, num_rounds=asked.rounds
     ),
     "store": lambda _, asked: store.measure(

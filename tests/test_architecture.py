@@ -17,6 +17,7 @@ ENTRIES = {
     "new",
     "plan",
     "launch_ps",
+    "serve_table",
     "train_eval",
     "eval",
 }  # python -m fleetrec.<verb>

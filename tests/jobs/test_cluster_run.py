@@ -29,8 +29,7 @@ def make_cluster_job(folder, *, num_samples=640, **runner):
     job = make_job(
         make_data(folder / "data", num_samples=num_samples, num_files=2),
         batch_size=16,
-        distribute_strategy="sync",
-        **{**keys, **runner},
+        **{"distribute_strategy": "sync", **keys, **runner},
     )
     return write_job(job, folder / "config.yaml")
 
@@ -271,6 +270,15 @@ def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
         ({"class": "cluster_train"}, 1, "class cluster cannot be submitted in this version"),
         ({"save_step_path": "steps", "save_step_interval": 2}, 2, "servers keep every step"),
         ({"save_checkpoint_base_interval": 2}, 2, "several processes write whole tables"),
+        ({"communicator": {"pull_ahead": 1}}, 2, "pull_ahead is for distribute_strategy: async"),
+        (
+            {
+                "distribute_strategy": "async",
+                "communicator": {"pull_ahead": 1, "FLAGS_communicator_send_queue_size": 2},
+            },
+            2,
+            "with pull_ahead one step at most is on its way",
+        ),
     ],
 )
 def test_what_servers_cannot_do_starts_nothing(tmp_path, change, status, message):

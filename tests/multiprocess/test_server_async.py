@@ -65,6 +65,7 @@ def alone(tmp_path_factory):
 
 
 COMMUNICATORS = {
+    "async ahead": {"pull_ahead": 1},
     "async": {"FLAGS_communicator_send_queue_size": 3, "FLAGS_communicator_max_merge_var_num": 2},
     "half_async": {"FLAGS_communicator_max_merge_var_num": 2},
     "geo": {},
@@ -72,11 +73,12 @@ COMMUNICATORS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", COMMUNICATORS)
-def test_workers_that_do_not_wait_learn_as_well(tmp_path, alone, mode):
+@pytest.mark.parametrize("name", COMMUNICATORS)
+def test_workers_that_do_not_wait_learn_as_well(tmp_path, alone, name):
+    mode = name.split()[0]
     # The local barrier of half_async makes one push of two batches: as large as those of others.
     batch_size = BATCH_SIZE // 2 if mode == "half_async" else BATCH_SIZE
-    job = make_learnable(tmp_path, batch_size=batch_size, communicator=COMMUNICATORS[mode])
+    job = make_learnable(tmp_path, batch_size=batch_size, communicator=COMMUNICATORS[name])
     with LocalCluster(tmp_path / "run", num_workers=2, num_servers=2) as cluster:
         cluster.start_workers(job, mode=mode)
         cluster.wait()
@@ -111,6 +113,30 @@ def test_geo_of_one_worker_is_one_process(tmp_path, monkeypatch):
     assert ours.keys() == theirs.keys()
     for name, value in ours.items():
         np.testing.assert_allclose(value, theirs[name], atol=1e-6, err_msg=name)
+
+
+def test_a_worker_that_pulls_ahead_and_is_killed_trains_every_sample_once(tmp_path, monkeypatch):
+    """A batch that a dead worker had only pulled for is trained by its successor."""
+    data = make_data(tmp_path / "data", num_samples=3200)
+    write_job(make_job(data, epochs=2), tmp_path / "alone" / "job.yaml")
+    ahead = make_job(data, epochs=2, print_interval=1, communicator={"pull_ahead": 1})
+    job = write_job(ahead, tmp_path / "ahead" / "job.yaml")
+    monkeypatch.chdir(tmp_path / "alone")
+    run(tmp_path / "alone" / "job.yaml")
+    metrics = tmp_path / "ahead" / "logs" / "ahead.train" / "metrics.jsonl"
+    with LocalCluster(tmp_path / "run", num_workers=2, num_servers=2) as cluster:
+        cluster.start_workers(job, mode="async")
+        for num_lines in (5, 30):
+            cluster.wait_for(lambda num_lines=num_lines: load_lines(metrics) > num_lines)
+            cluster.kill_worker(1)
+            cluster.start_worker(1, job, mode="async")
+        cluster.wait()
+        assert "going on behind step" in cluster.log_of("worker.1")
+    ours, theirs = (load_weights(tmp_path / name / "ckpt" / "1") for name in ("ahead", "alone"))
+    counted = [name for name in theirs if name.endswith("/shows")]
+    assert counted
+    for name in counted:
+        assert np.array_equal(ours[name], theirs[name])
 
 
 def load_weights(checkpoint):

@@ -7,7 +7,7 @@ from multiprocess.cluster import LocalCluster
 from multiprocess.test_server_sync import assert_close
 
 MODEL = {"distributed_embedding": 1, "admission": {"kind": "count", "threshold": 2}}
-EVICTION = {"max_rows": 60}
+EVICTION = {"max_rows": 90}
 
 
 def make_growing(folder, *, epochs):

@@ -10,7 +10,7 @@ from pathlib import Path
 from fleetrec.cli.job import load_job
 from fleetrec.core.env import read_authority, read_token
 from fleetrec.core.topology import Topology
-from fleetrec.parallel.server import join_cluster
+from fleetrec.parallel.cluster import join_cluster
 from fleetrec.train.events import Observers
 from fleetrec.train.observers import JsonObserver
 from fleetrec.train.passes import Surroundings

@@ -105,6 +105,32 @@ def new(
     new_workspace(folder, source=source)
 
 
+@app.command("serve-table")
+def serve_table(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, e.g. increment_dnn/3.")],
+    *,
+    endpoint: Annotated[str, typer.Option(help="host:port to listen on.")] = "127.0.0.1:7000",
+    phase: Annotated[
+        str | None, typer.Option(help="The phase whose tables are served, if there are several.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve figures for Prometheus on this port of 127.0.0.1.")
+    ] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help="Serve with TLS (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).")] = None,
+) -> None:
+    """Serve the tables of a checkpoint to programs that look rows up, until told to stop.
+
+    Example: fleetrec serve-table increment_dnn/3 --endpoint 127.0.0.1:7000
+    """
+    from fleetrec.cli.serve_table import serve_table as serve
+    from fleetrec.core.env import read_token
+    from fleetrec.server.endpoint import Security
+
+    security = Security(token=read_token(), certificate=tls_certificate, key=tls_key)
+    serve(checkpoint, phase=phase, endpoint=endpoint, metrics_port=metrics_port, security=security)
+
+
 @models_app.callback()
 def models(
     context: typer.Context,

@@ -1,17 +1,18 @@
 """What every worker of a run does, whether it has servers or ranks beside it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from fleetrec.config.job import RunOptions
 from fleetrec.core.env import read_status_path
 from fleetrec.train.events import Observer, Observers
-from fleetrec.train.observers import JsonObserver, LogObserver, StatusObserver
+from fleetrec.train.observers import JsonObserver, StatusObserver
 from fleetrec.train.run_folder import RunFolder
 
 
-def worker_observer(folder: RunFolder, *, index: int, num_phases: int) -> Observer:
+def worker_observer(folder: RunFolder, *, index: int, watchers: Sequence[Observer]) -> Observer:
     """Let one worker write down what is about all of them."""
-    observers: list[Observer] = [LogObserver(num_phases=num_phases)]
+    observers = [*watchers]
     if index == 0:
         observers.append(JsonObserver(folder.metrics))
     status = read_status_path()

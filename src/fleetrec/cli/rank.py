@@ -6,6 +6,7 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from fleetrec.cli.logs import run_log
@@ -16,6 +17,8 @@ from fleetrec.core.env import read_rank
 from fleetrec.launch.ranks import log_of
 from fleetrec.parallel.device import resolve_device
 from fleetrec.parallel.ranks import Ranks
+from fleetrec.train.evaluator import Evaluator
+from fleetrec.train.events import Observer
 from fleetrec.train.passes import Surroundings
 from fleetrec.train.report import write_report
 from fleetrec.train.run_folder import RunFolder
@@ -24,8 +27,15 @@ from fleetrec.train.trainer import StoppedError, Trainer
 logger = logging.getLogger(__name__)
 
 
-def be_rank(run: RunOptions, folder: RunFolder, *, resume: bool, log_dir: Path) -> None:
-    """Train as the rank that the environment names, together with the others."""
+def be_rank(
+    run: RunOptions,
+    folder: RunFolder,
+    *,
+    resume: bool,
+    log_dir: Path,
+    watchers: Sequence[Observer],
+) -> None:
+    """Do the part of the rank that the environment names, together with the others."""
     place = read_rank()
     is_supervised = place.store is not None
     if is_supervised:
@@ -44,17 +54,23 @@ def be_rank(run: RunOptions, folder: RunFolder, *, resume: bool, log_dir: Path) 
             clock=time.monotonic,
             run_id=run_id,
             folder=folder,
-            observer=worker_observer(folder, index=place.index, num_phases=len(run.phases)),
+            observer=worker_observer(folder, index=place.index, watchers=watchers),
             should_stop=stop.is_requested,
         )
         own = with_own_results(run, index=place.index, count=place.count)
-        trainer = Trainer(own, around, company=ranks)
         try:
-            trainer.train(resume=resume)
+            _work(own, around, ranks, resume=resume)
         except StoppedError as error:
             logger.warning("%s", error)
             raise KeyboardInterrupt from error
-        trainer.close()
+        ranks.close()
+
+
+def _work(run: RunOptions, around: Surroundings, ranks: Ranks, *, resume: bool) -> None:
+    if run.kind == "train":
+        Trainer(run, around, company=ranks).train(resume=resume)
+    else:
+        Evaluator(run, around, company=ranks).infer()
 
 
 def _write_to(log: Path) -> None:

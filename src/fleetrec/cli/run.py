@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from fleetrec.cli.take_part import take_part
 from fleetrec.config.job import Job, RunOptions
 from fleetrec.core.env import has_rank, has_topology, read_topology
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.leaving import leave
 from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver
@@ -53,13 +55,18 @@ def run_job(
             if run.engine == "single":
                 _run(run, folder, resume=resume)
             elif is_collective(run) and has_rank():
-                be_rank(run, folder, resume=resume, log_dir=log_dir)
+                watchers = (LogObserver(num_phases=len(run.phases)),)
+                be_rank(run, folder, resume=resume, log_dir=log_dir, watchers=watchers)
             elif has_topology():
                 take_part(run, folder, read_topology(), resume=resume)
             else:
-                told = (*arguments, "--log-dir", str(log_dir))
-                run_cluster(run, folder, arguments=told, resume=resume, log_dir=log_dir)
+                told = (*arguments, "--log-dir", str(log_dir), "-o", f"mode={run.name}")
+                again = ("--resume",) if resume and run.kind == "train" else ()
+                command = (sys.executable, "-m", "fleetrec.run", *told, *again)
+                run_cluster(run, folder, command=command, resume=resume, log_dir=log_dir)
                 _say_what_is_left(run, folder)
+    if has_topology():  # a supervisor waits for the end of this process
+        leave(0)
 
 
 def check_engines(job: Job) -> None:

@@ -3,7 +3,6 @@
 import logging
 import secrets
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,25 +59,25 @@ def _check_ranks(run: RunOptions) -> None:
 
 
 def run_cluster(
-    run: RunOptions, folder: RunFolder, *, arguments: Sequence[str], resume: bool, log_dir: Path
+    run: RunOptions, folder: RunFolder, *, command: Sequence[str], resume: bool, log_dir: Path
 ) -> None:
-    """Run a runner as servers and workers on this machine.
-
-    ``arguments`` are those of the command line, with which every process is started.
-    """
+    """Run a runner as several processes on this machine, of which each runs ``command``."""
+    resume = resume and run.kind == "train"
     run_id = (folder.run_id() if resume else None) or secrets.token_hex(8)
     folder.begin(run_id, fresh=not resume)
     forget_servers(folder, keep=_shape(run) if resume else None)
     with run_log(folder.log):
         logger.info("Runner %s Begin", run.name)
         try:
-            command = _command(run, arguments, resume=resume)
-            supervised = _ranks if is_collective(run) else _supervised
-            outcome = supervised(run, folder, command, log_dir)
+            if is_collective(run):
+                outcome = _ranks(run, folder, tuple(command), log_dir, keeps_logs=resume)
+            else:
+                outcome = _supervised(run, folder, tuple(command), log_dir)
         finally:
             write_report(folder, run)
-        if outcome.was_stopped:
-            logger.warning("stopped; go on with the same command and --resume")
+        if outcome.was_stopped and run.kind == "train":
+            option = "--resume" if run.save.rolling is None else "--continue_train"
+            logger.warning("stopped; go on with the same command and %s", option)
         end_unless_well(outcome, log_dir)
     forget_servers(folder, keep=None)
 
@@ -92,11 +91,6 @@ def forget_servers(folder: RunFolder, *, keep: str | None) -> None:
 
 def _shape(run: RunOptions) -> str:
     return f"{run.cluster.num_workers}x{run.cluster.num_servers}"
-
-
-def _command(run: RunOptions, arguments: Sequence[str], *, resume: bool) -> tuple[str, ...]:
-    more = ("--resume",) if resume else ()
-    return (sys.executable, "-m", "fleetrec.run", *arguments, "-o", f"mode={run.name}", *more)
 
 
 def _supervised(
@@ -119,10 +113,18 @@ def _supervised(
         )
 
 
-def _ranks(run: RunOptions, folder: RunFolder, command: tuple[str, ...], log_dir: Path) -> Outcome:
+def _ranks(
+    run: RunOptions,
+    folder: RunFolder,
+    command: tuple[str, ...],
+    log_dir: Path,
+    *,
+    keeps_logs: bool,
+) -> Outcome:
     count = run.cluster.num_workers
-    for rank in range(count):
-        log_of(log_dir, rank).unlink(missing_ok=True)
+    if not keeps_logs:
+        for rank in range(count):
+            log_of(log_dir, rank).unlink(missing_ok=True)
     follower = Follower(folder.metrics, LogObserver(num_phases=len(run.phases)))
     logger.info("%d ranks; their logs: %s", count, log_of(log_dir, 0).with_suffix(".N"))
     return run_ranks(

@@ -10,8 +10,10 @@ from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import RunOptions
 from fleetrec.core.env import read_authority, read_token
 from fleetrec.core.topology import Topology
-from fleetrec.parallel.server import Cluster, join_cluster
+from fleetrec.parallel.cluster import Cluster, join_cluster
 from fleetrec.server.process import run_server
+from fleetrec.train.evaluator import Evaluator
+from fleetrec.train.observers import LogObserver
 from fleetrec.train.passes import Surroundings
 from fleetrec.train.run_folder import RunFolder
 from fleetrec.train.trainer import Trainer
@@ -35,15 +37,20 @@ def _work(run: RunOptions, folder: RunFolder, topology: Topology, *, resume: boo
             clock=time.monotonic,
             run_id=run_id,
             folder=folder,
-            observer=worker_observer(folder, index=topology.index, num_phases=1),
+            observer=worker_observer(
+                folder, index=topology.index, watchers=[LogObserver(num_phases=1)]
+            ),
             should_stop=stop.is_requested,
         )
         own = with_own_results(run, index=topology.index, count=topology.num_workers)
-        trainer = Trainer(own, around, company=cluster)
-        with contextlib.closing(trainer):
-            trainer.train(resume=resume)
+        kind = Trainer if run.kind == "train" else Evaluator
+        with contextlib.closing(kind(own, around, company=cluster)) as work:
+            if isinstance(work, Trainer):
+                work.train(resume=resume)
+            else:
+                work.infer()
             if run.engine == "cluster":  # else the supervisor ends the servers
-                trainer.finish()
+                work.finish()
 
 
 def _joined(run: RunOptions, topology: Topology, stop: StopRequest) -> Cluster:

@@ -1,7 +1,9 @@
 """``fleetrec train-eval`` and ``fleetrec eval``: a pipeline, from its file to its results."""
 
+import contextlib
 import dataclasses
 import logging
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +11,9 @@ from typing import Literal
 
 from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import console_logging
+from fleetrec.cli.rank import be_rank
 from fleetrec.cli.run import run_watched
+from fleetrec.cli.run_cluster import check_cluster, is_collective, run_cluster
 from fleetrec.config.job import RunOptions
 from fleetrec.config.pipeline_dialect.decode import (
     ONE_PROCESS,
@@ -18,12 +22,12 @@ from fleetrec.config.pipeline_dialect.decode import (
     decode_pipeline,
 )
 from fleetrec.config.pipeline_dialect.edit import edits_of_arguments, edits_of_json
-from fleetrec.core.env import read_processes
+from fleetrec.core.env import has_rank, read_processes, read_rank
 from fleetrec.core.errors import ConfigError, UnavailableError
 from fleetrec.core.processes import Processes
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.continuing import open_newest, rolling_checkpoints
-from fleetrec.train.events import Observers
+from fleetrec.train.events import Observer, Observers
 from fleetrec.train.judge import Judge, result_of
 from fleetrec.train.milestones import write_result
 from fleetrec.train.observers import StepLogObserver
@@ -62,6 +66,25 @@ class Request:
             edits=[*edits, *edits_of_arguments(list(self.arguments))],
         )
 
+    def command(self, *, continue_train: bool) -> tuple[str, ...]:
+        """Return the command that a process runs which takes part in the same training."""
+        options: list[str] = []
+        for name, value in (
+            ("pipeline_config_path", self.path),
+            ("model_dir", self.model_dir),
+            ("fine_tune_checkpoint", self.fine_tune_checkpoint),
+            ("edit_config_json", self.edit_config_json),
+            ("seed", self.seed),
+        ):
+            options += [] if value is None else [f"--{name}", str(value)]
+        for name, values in (
+            ("train_input_path", self.train_input_path),
+            ("eval_input_path", self.eval_input_path),
+        ):
+            options += [word for value in values or () for word in (f"--{name}", value)]
+        options += ["--continue_train"] if continue_train else []
+        return (sys.executable, "-m", "fleetrec.train_eval", *options, *self.arguments)
+
     def processes(self) -> Processes:
         """Return how many processes train: those that a launcher has started, or the asked for."""
         started = read_processes()
@@ -84,26 +107,54 @@ def train_and_evaluate(request: Request, *, continue_train: bool) -> None:
     decoded = _decode(request, request.path, kind="train", processes=request.processes())
     (run,) = decoded.job.runs
     _check_engine(run)
-    assert run.save.rolling is not None
-    found = rolling_checkpoints(decoded.model_dir, prefix=run.save.rolling.prefix)
-    if found and not continue_train:
-        raise ConfigError(
-            [
-                f"model_dir {decoded.model_dir} holds {found[0].name} of an earlier run; go on "
-                "with --continue_train, or choose another folder with --model_dir"
-            ]
-        )
+    if has_rank():
+        _be_rank(run, decoded.model_dir, continue_train=continue_train)
+        return
+    if not continue_train:
+        _check_new(run, decoded.model_dir)
     keep_freed_memory()
-    with console_logging(), open_summaries(decoded.model_dir, run) as summaries:
+    with console_logging():
         for notice in decoded.job.notices:
             logger.warning("%s", notice)
         decoded.model_dir.mkdir(parents=True, exist_ok=True)
         (decoded.model_dir / PIPELINE).write_text(decoded.text, encoding="utf-8")
-        run_watched(
-            run,
-            RunFolder(path=decoded.model_dir),
-            resume=continue_train,
-            watchers=(StepLogObserver(interval=run.print_interval), *summaries),
+        folder = RunFolder(path=decoded.model_dir)
+        if run.engine == "local_cluster":
+            command = request.command(continue_train=continue_train)
+            log_dir = decoded.model_dir / "logs"
+            run_cluster(run, folder, command=command, resume=continue_train, log_dir=log_dir)
+            return
+        with open_summaries(decoded.model_dir, run) as summaries:
+            watchers = (StepLogObserver(interval=run.print_interval), *summaries)
+            run_watched(run, folder, resume=continue_train, watchers=watchers)
+
+
+def _be_rank(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
+    """Train as one of several ranks; the first of them looks after what is about all."""
+    place = read_rank()
+    goes_on = continue_train or place.attempt > 0
+    is_supervised = place.store is not None
+    if place.index == 0 and not (goes_on or is_supervised):
+        _check_new(run, model_dir)
+    keep_freed_memory()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(console_logging())
+        watchers: list[Observer] = [StepLogObserver(interval=run.print_interval)]
+        if place.index == 0:
+            watchers += stack.enter_context(open_summaries(model_dir, run))
+        folder, log_dir = RunFolder(path=model_dir), model_dir / "logs"
+        be_rank(run, folder, resume=goes_on, log_dir=log_dir, watchers=watchers)
+
+
+def _check_new(run: RunOptions, model_dir: Path) -> None:
+    assert run.save.rolling is not None
+    found = rolling_checkpoints(model_dir, prefix=run.save.rolling.prefix)
+    if found:
+        raise ConfigError(
+            [
+                f"model_dir {model_dir} holds {found[0].name} of an earlier run; go on "
+                "with --continue_train, or choose another folder with --model_dir"
+            ]
         )
 
 
@@ -135,11 +186,14 @@ def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_nam
 
 def _check_engine(run: RunOptions) -> None:
     """Refuse what this version cannot run."""
-    if run.engine != "single":
+    if run.engine == "single":
+        return
+    if not is_collective(run):
         raise UnavailableError(
-            f"train_config.train_distribute: this pipeline asks for {run.cluster.num_workers} "
-            "workers; pipelines train in one process in this version, so leave out --num_workers"
+            "train_config.train_distribute: parameter servers do not train pipelines in this "
+            "version; choose EmbeddingParallelStrategy, or leave out --num_workers"
         )
+    check_cluster(run)
 
 
 def _decode(

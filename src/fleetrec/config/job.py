@@ -219,7 +219,8 @@ class CommunicatorOptions(Options):
     one, summed under SGD (or if ``is_sgd_optimizer`` says so) and averaged otherwise. In
     ``half_async`` so many steps are always sent as one. The dense network is pulled again after
     ``max_send_grad_num_before_recv`` steps. Up to ``thread_pool_size`` servers are asked at a time,
-    each for ``rpc_deadline_s`` before it is asked again.
+    each for ``rpc_deadline_s`` before it is asked again. With ``pull_ahead``, the rows of the next
+    batch are pulled while the current one is computed.
     """
 
     send_queue_size: int = Field(default=1, gt=0)
@@ -228,6 +229,7 @@ class CommunicatorOptions(Options):
     thread_pool_size: int = Field(default=5, gt=0)
     is_sgd_optimizer: bool = False
     rpc_deadline_s: float = Field(default=180.0, gt=0)
+    pull_ahead: bool = False
 
 
 class ClusterOptions(Options):

@@ -59,6 +59,15 @@ class Fetch(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """The ids of a batch and their rows, before vectors are made of them."""
+
+    lookups: Mapping[str, BatchLookup]
+    listed: Mapping[str, Listed]
+    rows: Mapping[str, Rows]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLookedUp(LookedUp):
     """Vectors made of rows from elsewhere, and what a push will say about them."""
 
@@ -86,16 +95,29 @@ class RemoteLookup(Lookup):
         self, batch: Batch, fetch: Fetch, *, training: bool, labels_B: Tensor | None = None
     ) -> RemoteLookedUp:
         """Look up all vectors, with rows that ``fetch`` gets in one go for all tables."""
+        fetched = self.prepare(batch, fetch, training=training, labels_B=labels_B)
+        return self.look_up(fetched, training=training)
+
+    def prepare(
+        self, batch: Batch, fetch: Fetch, *, training: bool, labels_B: Tensor | None = None
+    ) -> Fetched:
+        """Get the rows of a batch; another batch may be computed meanwhile, but none looked up."""
         lookups = self._take(batch.ids)
         listed = self._list(lookups, batch, labels_B)
         rows = fetch(listed, training=training)
-        for key, lookup in lookups.items():
-            its = [rows[table] for table in self._tables[key]]
+        return Fetched(lookups=lookups, listed=listed, rows=rows)
+
+    def look_up(self, fetched: Fetched, *, training: bool) -> RemoteLookedUp:
+        """Make vectors of rows that are there."""
+        for key, lookup in fetched.lookups.items():
+            its = [fetched.rows[table] for table in self._tables[key]]
             lookup.use([(one.rows_ND, one.is_there_N) for one in its])
-        vectors = self._vectors(lookups, training=training)
+        vectors = self._vectors(fetched.lookups, training=training)
         if not training:
-            self._release(lookups)
-        return RemoteLookedUp(vectors=vectors, lookups=lookups, listed=listed, rows=rows)
+            self._release(fetched.lookups)
+        return RemoteLookedUp(
+            vectors=vectors, lookups=fetched.lookups, listed=fetched.listed, rows=fetched.rows
+        )
 
     def list_ids(self, batch: Batch, *, labels_B: Tensor | None = None) -> dict[str, Listed]:
         """Return the different ids of a batch, by table; frozen tables are left out."""

@@ -5,8 +5,9 @@ import torch
 from fleetrec.core.env import read_authority, read_token
 from fleetrec.core.topology import Topology
 from fleetrec.fleet.program import Program
+from fleetrec.parallel.cluster import join_cluster
 from fleetrec.parallel.geo import GeoStrategy
-from fleetrec.parallel.server import ServerStrategy, join_cluster
+from fleetrec.parallel.server import ServerStrategy
 
 
 def connect(program: Program, topology: Topology) -> ServerStrategy:

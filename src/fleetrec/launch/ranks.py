@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import logging
 import os
 import secrets
 import socket
@@ -35,6 +36,7 @@ class RankJob:
 
 def run_ranks(job: RankJob, *, policy: Policy, watch: Callable[[], None]) -> Outcome:
     """Run all ranks until they are done; ``watch`` is called now and then."""
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
     with (
         _store() as endpoint,
         tempfile.TemporaryDirectory(prefix="fleetrec-ranks-") as meeting,

@@ -24,22 +24,17 @@ from fleetrec.embedding.table import TableConfig
 from fleetrec.models.base import Model
 from fleetrec.parallel.blank import blank_batch, weight_of
 from fleetrec.parallel.network import trained_together
+from fleetrec.parallel.parts import num_shards_each, record_of_parts, sum_stats
 from fleetrec.parallel.ranks import Ranks, Traffic
 from fleetrec.parallel.row_exchange import RowExchange, Sent
 from fleetrec.parallel.saved import table_of
 from fleetrec.parallel.single import ONE_OPTIMIZER, SingleStrategy
-from fleetrec.parallel.spread import record_of, shards_each, sums
 from fleetrec.parallel.strategy import SavedPhase, State, Step
 from fleetrec.server.shard import load_portion, write_portion
 from fleetrec.server.spec import Portion
 from fleetrec.tasks.task import Outputs
 
 ONE_PORTION = Portion(index=0, count=1)
-
-
-def spread_tables(tables: Mapping[str, TableConfig], placement: Placement) -> frozenset[str]:
-    """Return the tables that are spread over the ranks; of the others each rank has a copy."""
-    return frozenset(n for n, table in tables.items() if not is_replicated(table, placement))
 
 
 class CollectiveStrategy(SingleStrategy):
@@ -68,7 +63,9 @@ class CollectiveStrategy(SingleStrategy):
         collection = model.embedding_collection()
         self._ranks = ranks
         self._portion = Portion(index=ranks.index, count=ranks.count)
-        self._spread = spread_tables(collection.tables, placement)
+        self._spread = frozenset(
+            name for name, table in collection.tables.items() if not is_replicated(table, placement)
+        )
         self._seed = seed
         super().__init__(
             model, optimizer=optimizer, update=update, device=device, seed=seed, frozen=frozen
@@ -136,7 +133,7 @@ class CollectiveStrategy(SingleStrategy):
             return {}
         found = [json.loads(one) for one in self._ranks.gather(json.dumps(own).encode())]
         return {
-            name: sums([one[name] for one in found]) if name in self._spread else stats
+            name: sum_stats([one[name] for one in found]) if name in self._spread else stats
             for name, stats in own.items()
         }
 
@@ -146,7 +143,7 @@ class CollectiveStrategy(SingleStrategy):
         stats = self._order("figures")
         files: dict[str, tuple[int, int]] = {}
         for name in sorted(self._spread):
-            num_files = shards_each(self._tables[name], [one["stats"][name] for one in stats])
+            num_files = num_shards_each(self._tables[name], [one["stats"][name] for one in stats])
             files[name] = (num_files, max(one["versions"][name] for one in stats))
             (directory / name).mkdir(parents=True)
         found = self._order("write", directory=str(directory.resolve()), files=files)
@@ -157,7 +154,7 @@ class CollectiveStrategy(SingleStrategy):
         }
         for name in files:
             identity = identity_of(self._tables[name], self._row_optimizer(name), seed=self._seed)
-            record = record_of(
+            record = record_of_parts(
                 identity, [one[name] for one in found], [one["stats"][name] for one in stats]
             )
             written[name] = WrittenTable(record=record, commit=lambda: None)

@@ -14,8 +14,9 @@ from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.remote_lookup import Listed, RowStep
 from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
+from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.kept import join_kept
-from fleetrec.parallel.server import Cluster, ServerStrategy
+from fleetrec.parallel.server import ServerStrategy
 from fleetrec.parallel.single import SingleStrategy
 from fleetrec.parallel.strategy import Step
 from fleetrec.server.link import Step as Told

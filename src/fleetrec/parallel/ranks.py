@@ -22,8 +22,8 @@ Bytes = npt.NDArray[np.uint8]
 CHIEF = 0
 # Whoever loses the others waits so long for a word from each, before it says who is missing.
 GRACE_S = 5.0
-# One rank alone may write for so long, while the others wait for it.
-MEETING = datetime.timedelta(hours=2)
+# So long ranks wait for what one of them does alone: the chief saves, or one writes its files.
+PATIENCE = datetime.timedelta(hours=2)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -38,8 +38,9 @@ class Traffic:
 class Ranks:
     """The group that this process belongs to.
 
-    Numbers and rows travel by the backend of the device; words, for meetings, always by gloo. A
-    rank that does not answer within ``timeout_s`` is named in the error of all others.
+    Numbers and rows travel by the backend of the device; words and orders always by gloo. A rank
+    that does not answer within ``timeout_s`` is named in the error of all others; for what one rank
+    does alone, they have more patience.
     """
 
     def __init__(self, place: RankPlace, *, device: torch.device, timeout_s: float) -> None:
@@ -48,17 +49,18 @@ class Ranks:
         self.device = device
         self.traffic = Traffic()
         self.members: list[Any] = []  # one for each model that is trained
-        self._timeout_s = timeout_s
         self._store = _open_store(place)
+        self._timeout = datetime.timedelta(seconds=timeout_s)
         with self._watched("start"):
             distributed.init_process_group(
                 "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl",
                 store=PrefixStore("ranks", self._store),
                 rank=self.index,
                 world_size=self.count,
-                timeout=datetime.timedelta(seconds=timeout_s),
+                timeout=self._timeout,
             )
-            self._meeting = distributed.new_group(backend="gloo", timeout=MEETING)
+            self._words = distributed.new_group(backend="gloo", timeout=self._timeout)
+            self._orders = distributed.new_group(backend="gloo", timeout=PATIENCE)
 
     @property
     def is_chief(self) -> bool:
@@ -91,11 +93,12 @@ class Ranks:
 
     def gather(self, content: bytes) -> list[bytes]:
         """Meet; returns what all ranks bring, in their order."""
-        return self._collect(content, [True] * self.count)
+        return self._collect(content, [True] * self.count, group=self._words)
 
     def bring(self, content: bytes) -> list[bytes]:
         """Meet; the chief gets what all bring, the others nothing."""
-        return self._collect(content, [index == CHIEF for index in range(self.count)])
+        wanted = [index == CHIEF for index in range(self.count)]
+        return self._collect(content, wanted, group=self._orders)
 
     def tell(self, content: bytes) -> None:
         """Tell all others, who ``hear``; the chief does."""
@@ -116,19 +119,19 @@ class Ranks:
         """Leave the group, once all are about to."""
         if distributed.is_initialized():
             with self._watched("end"):
-                distributed.barrier(group=self._meeting)
+                distributed.barrier(group=self._words)
             distributed.destroy_process_group()
 
-    def _collect(self, content: bytes, wanted: Sequence[bool]) -> list[bytes]:
+    def _collect(self, content: bytes, wanted: Sequence[bool], *, group: Any) -> list[bytes]:
         mine = np.frombuffer(content, np.uint8)
         nothing = np.zeros(0, np.uint8)
         with self._watched("meet"):
             sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.count)]
-            distributed.all_gather(sizes, torch.tensor([len(content)]), group=self._meeting)
+            distributed.all_gather(sizes, torch.tensor([len(content)]), group=group)
             incoming = self._all_to_all(
                 [mine if is_wanted else nothing for is_wanted in wanted],
                 [int(size) if wanted[self.index] else 0 for size in sizes],
-                group=self._meeting,
+                group=group,
             )
         return [part.tobytes() for part in incoming]
 
@@ -144,8 +147,13 @@ class Ranks:
         return np.split(received.cpu().numpy(), np.cumsum(sizes)[:-1])
 
     def _broadcast(self, content: Tensor) -> None:
-        if len(content):
-            distributed.broadcast(content, src=CHIEF, group=self._meeting)
+        """Send what the chief has; it waits for the others no longer than in a step."""
+        if not len(content):
+            return
+        options = distributed.BroadcastOptions()
+        options.rootRank, options.rootTensor = CHIEF, 0
+        options.timeout = self._timeout if self.is_chief else PATIENCE
+        self._orders.broadcast([content], options).wait()
 
     def _count(self, outgoing: Sequence[Bytes], begin: float) -> None:
         self.traffic.num_bytes += sum(map(len, outgoing)) - len(outgoing[self.index])
@@ -182,10 +190,10 @@ class Ranks:
         reason = str(error).splitlines()[0].rpartition("] ")[2].partition(". ")[0]
         if not missing:
             return LostRankError(f"the {self.count} ranks lost each other ({doing}): {reason}")
+        seconds = self._timeout.total_seconds()
         return LostRankError(
             f"rank {', '.join(map(str, missing))} of {self.count} took no part in: {doing}. It is "
-            f"dead, stuck, or slower than {self._timeout_s:g} s (rank_timeout); see its log "
-            f"({reason})"
+            f"dead, stuck, or slower than {seconds:g} s (rank_timeout); see its log ({reason})"
         )
 
 

@@ -1,73 +1,34 @@
 """Several workers make the steps; servers hold the rows and the dense network."""
 
-import dataclasses
-import functools
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fleetrec.config.job import ClusterOptions, CommunicatorOptions, OptimizerOptions
+from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.errors import CheckpointError
-from fleetrec.core.topology import Topology
 from fleetrec.embedding.native_store import identity_of
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.embedding.remote_lookup import Listed, RemoteLookup, Rows
 from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
+from fleetrec.parallel.ahead import Ahead, Pulled
+from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.flat import FlatParameters
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.kept import join_kept, split_kept
+from fleetrec.parallel.parts import num_shards_each, record_of_parts, sum_stats
 from fleetrec.parallel.saved import dense_weights, table_of
-from fleetrec.parallel.spread import record_of, shards_each, sums
 from fleetrec.parallel.strategy import SavedPhase, State, Step
-from fleetrec.server.client import ClientOptions
 from fleetrec.server.dense import WEIGHTS
 from fleetrec.server.link import Link
 from fleetrec.server.link import Step as Told
 from fleetrec.server.sender import BackgroundSender, DirectSender, Sender
 from fleetrec.server.spec import ServedModel
-
-Wanted = Literal["sync", "async", "half_async", "geo"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """What a worker needs to know to join the others."""
-
-    topology: Topology
-    mode: Wanted
-    client: ClientOptions = dataclasses.field(default_factory=ClientOptions)
-    communicator: CommunicatorOptions = dataclasses.field(default_factory=CommunicatorOptions)
-    geo_push_steps: int = 100
-
-
-def join_cluster(
-    options: ClusterOptions,
-    topology: Topology,
-    *,
-    token: str | None,
-    authority: Path | None = None,
-) -> Cluster:
-    """Return what a worker of a job needs to know to join the others."""
-    communicator = options.communicator
-    return Cluster(
-        topology=topology,
-        mode=options.strategy,
-        client=ClientOptions(
-            token=token,
-            authority=authority,
-            deadline_s=communicator.rpc_deadline_s,
-            num_threads=communicator.thread_pool_size,
-        ),
-        communicator=communicator,
-        geo_push_steps=options.geo_push_steps,
-    )
 
 
 class ServerStrategy:
@@ -110,7 +71,11 @@ class ServerStrategy:
             self._link.set_up(self._flat.values())
         standing = self._link.enter()
         self._sequence = standing.sequence
+        self._num_passes_before = standing.num_passes
         self._sender = _build_sender(self._link, cluster, optimizer)
+        self._ahead: Ahead | None = None
+        if cluster.communicator.pull_ahead and isinstance(self._sender, BackgroundSender):
+            self._ahead = Ahead(self._pull, wait_for=self._sender.wait_for)
         self._dense_interval = (
             1 if cluster.mode == "sync" else cluster.communicator.max_send_grad_num_before_recv
         )
@@ -130,6 +95,11 @@ class ServerStrategy:
         """Return what was kept with the last step that all servers have."""
         return self._progress
 
+    @property
+    def num_passes_before(self) -> int:
+        """How many passes all workers had made when this process joined them."""
+        return self._num_passes_before
+
     def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:
         """Meet the other workers; returns what all bring, in their order."""
         return self._link.gather(name, content, number=number)
@@ -146,14 +116,23 @@ class ServerStrategy:
         """Return how many steps the servers do not have yet."""
         return self._sender.num_waiting()
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether rows are pulled before it is their turn."""
+        return self._ahead is not None
+
+    def expect(self, batch: Batch) -> None:
+        """Pull the rows of this batch while the one before it is computed."""
+        assert self._ahead is not None
+        self._ahead.expect(batch)
+
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch; what servers have of it outlives this process."""
         self._model.train()
         sequence = self._sequence + 1
         self._seed_step(sequence)
-        labels_B = batch.label(self._model.tasks[0].label) if self._counts_clicks else None
-        fetch = functools.partial(self._fetch, sequence=sequence)
-        looked_up = self._lookup.fetch(batch, fetch, training=True, labels_B=labels_B)
+        pulled = self._take_pulled(batch, sequence=sequence)
+        looked_up = self._lookup.look_up(pulled.fetched, training=True)
         batch = self._on_device(batch, looked_up.vectors)
         outputs = self._model(batch)
         loss = self._model.loss(outputs, batch)
@@ -175,16 +154,17 @@ class ServerStrategy:
     def evaluate(self, batch: Batch) -> Step:
         """Return the outputs of the model in evaluation, and their loss."""
         self._model.eval()
-        self._sender.flush()
-        fetch = functools.partial(self._fetch, sequence=0)
-        looked_up = self._lookup.fetch(batch, fetch, training=False)
+        self._settle()
+        pulled = self._pull(batch, sequence=0)
+        self._flat.set_values(pulled.dense_P)
+        looked_up = self._lookup.look_up(pulled.fetched, training=False)
         batch = self._on_device(batch, looked_up.vectors)
         outputs = self._model(batch)
         return Step(outputs=outputs, loss=self._model.loss(outputs, batch))
 
     def end_pass(self, *, epoch: int) -> None:
         """Wait until no worker has data left; then rows that are not wanted any more go."""
-        self._sender.flush()
+        self._settle()
         self._link.leave(epoch)
         self._link.evict(epoch)
 
@@ -194,7 +174,7 @@ class ServerStrategy:
         if not growing:
             return {}
         found = self._link.stats()
-        return {name: sums([one[name] for one in found]) for name in growing}
+        return {name: sum_stats([one[name] for one in found]) for name in growing}
 
     def state(self) -> State:
         """Return weights and optimizer state, as a single process has them."""
@@ -216,18 +196,17 @@ class ServerStrategy:
         """Let all servers write their files of every table, side by side."""
         assert parent is None, "servers write whole tables"
         stats = self._link.stats()
-        num_files = {
-            name: shards_each(table, [one[name] for one in stats])
+        shards_each = {
+            name: num_shards_each(table, [one[name] for one in stats])
             for name, table in self._tables.items()
         }
         for name in self._tables:
             (directory / name).mkdir(parents=True)
-        found = self._link.save(directory, num_files)
-        optimizer = RowOptimizer(name=self._optimizer.name)
+        found = self._link.save(directory, shards_each)
         return {
             name: WrittenTable(
-                record=record_of(
-                    identity_of(table, optimizer, seed=self._seed),
+                record=record_of_parts(
+                    identity_of(table, RowOptimizer(name=self._optimizer.name), seed=self._seed),
                     [one["tables"][name] for one in found],
                     [one["stats"][name] for one in found],
                 ),
@@ -268,8 +247,9 @@ class ServerStrategy:
     def load_weights(self, saved: SavedPhase) -> None:
         """Take up model weights and rows, which must fit; optimizers begin anew."""
         self._load_dense(dense_weights(saved.tensors))
-        self._link.set_dense({WEIGHTS: self._flat.values()})
-        self._link.load([table_of(saved.tables, name) for name in self._tables], exactly=False)
+        if self.is_chief:
+            self._link.set_dense({WEIGHTS: self._flat.values()})
+            self._link.load([table_of(saved.tables, name) for name in self._tables], exactly=False)
 
     def variables(self) -> list[str]:
         """Return the names under which parameters and tables are loaded or frozen."""
@@ -302,24 +282,51 @@ class ServerStrategy:
 
     def finish(self) -> None:
         """Tell the servers that this worker needs them no more."""
-        self._sender.flush()
+        self._settle()
         self._link.finish()
 
     def close(self) -> None:
         """Hang up."""
         self._sender.close()
         self._link.close()
+        if self._ahead is not None:
+            self._ahead.close()
 
-    def _fetch(
-        self, listed: Mapping[str, Listed], *, training: bool, sequence: int
-    ) -> Mapping[str, Rows]:
-        assert training == (sequence > 0)
+    def _take_pulled(self, batch: Batch, *, sequence: int) -> Pulled:
+        """Return what a step begins with, and let what the next one needs be pulled meanwhile."""
+        pulled = None if self._ahead is None else self._ahead.take(batch)
+        if pulled is None:
+            pulled = self._pull(batch, sequence=sequence)
+        self._flat.set_values(pulled.dense_P)  # before the next pull writes into it
+        if self._ahead is not None:
+            self._ahead.begin(sequence=sequence + 1)
+        return pulled
+
+    def _pull(self, batch: Batch, *, sequence: int) -> Pulled:
+        """Get the rows of a batch and the dense network; sequence 0 only reads."""
+        training = sequence > 0
+        labels_B = None
+        if training and self._counts_clicks:
+            labels_B = batch.label(self._model.tasks[0].label)
         interval = self._dense_interval
         is_due = sequence == 0 or sequence % interval == 1 % interval
-        ids = {name: its.ids_N for name, its in listed.items()}
-        rows, dense_P = self._link.pull(ids, sequence=sequence, wants_dense=is_due)
-        self._flat.set_values(dense_P)
-        return rows
+        dense_P = np.zeros(0, np.float32)
+
+        def fetch(listed: Mapping[str, Listed], *, training: bool) -> Mapping[str, Rows]:
+            nonlocal dense_P
+            assert training == (sequence > 0)
+            ids = {name: its.ids_N for name, its in listed.items()}
+            rows, dense_P = self._link.pull(ids, sequence=sequence, wants_dense=is_due)
+            return rows
+
+        fetched = self._lookup.prepare(batch, fetch, training=training, labels_B=labels_B)
+        return Pulled(fetched=fetched, dense_P=dense_P)
+
+    def _settle(self) -> None:
+        """Wait until the servers have all steps, and nothing is asked of them."""
+        if self._ahead is not None:
+            self._ahead.drop()
+        self._sender.flush()
 
     def _seed_step(self, sequence: int) -> None:
         """Let chance depend on the worker and its place alone, so that a repeated step is equal."""

@@ -78,6 +78,11 @@ class SingleStrategy:
         """Return nothing."""
         return b""
 
+    @property
+    def num_passes_before(self) -> int:
+        """How many passes others had made: there are none."""
+        return 0
+
     def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:  # noqa: ARG002
         """Meet nobody."""
         return [content]
@@ -93,6 +98,14 @@ class SingleStrategy:
     def num_waiting(self) -> int:
         """Return 0: a step counts at once."""
         return 0
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether to be told which batch comes next: its rows are here already."""
+        return False
+
+    def expect(self, batch: Batch) -> None:
+        """Prepare nothing."""
 
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch."""

@@ -48,6 +48,11 @@ class Strategy(Protocol):
         """Return what was kept with the last step that counts; nothing in a new run."""
         ...
 
+    @property
+    def num_passes_before(self) -> int:
+        """How many passes all workers had made when this process joined them."""
+        ...
+
     def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:
         """Meet the other workers; returns what all bring, in their order.
 
@@ -69,6 +74,18 @@ class Strategy(Protocol):
 
     def num_waiting(self) -> int:
         """Return how many steps were made that do not count yet: pushes on their way."""
+        ...
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether this strategy wants to know which batch comes next."""
+        ...
+
+    def expect(self, batch: Batch) -> None:
+        """Be told what comes next; it may be prepared while the current batch is computed.
+
+        The call precedes the ``train_step`` of the current batch. What is expected may never come.
+        """
         ...
 
     def train_step(self, batch: Batch) -> Step:
@@ -112,7 +129,10 @@ class Strategy(Protocol):
         ...
 
     def load_weights(self, saved: SavedPhase) -> None:
-        """Take up model weights and rows, which must fit; optimizers begin anew."""
+        """Take up model weights and rows, which must fit; optimizers begin anew.
+
+        Where rows are held by others, the chief sees to them, and all may call this.
+        """
         ...
 
     def variables(self) -> list[str]:

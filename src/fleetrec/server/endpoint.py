@@ -8,14 +8,21 @@ from collections.abc import Iterable, Iterator
 from concurrent import futures
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from fleetrec.core.errors import ConfigError, FleetRecError, UnavailableError
-from fleetrec.server.service import Service
-from fleetrec.server.wire import CHUNK_BYTES, MAX_MESSAGE_BYTES, WireError, cut, decode, encode
+from fleetrec.server.wire import (
+    CHUNK_BYTES,
+    MAX_MESSAGE_BYTES,
+    Message,
+    WireError,
+    cut,
+    decode,
+    encode,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +66,19 @@ class Traffic:
         }
 
 
+class Answerer(Protocol):
+    """Whatever stands behind a door; threads may call it at any time."""
+
+    def handle(self, message: Message) -> Message:
+        """Answer a request; raises WireError for one that does not fit."""
+        ...
+
+
 class Endpoint:
     """Serves a service until it is left."""
 
     def __init__(
-        self, service: Service, address: str, *, security: Security, num_workers: int
+        self, service: Answerer, address: str, *, security: Security, num_workers: int
     ) -> None:
         check_address(address, security)
         self.traffic = Traffic()

@@ -55,19 +55,20 @@ class JournalWriter:
 
     def append(self, record: bytes) -> None:
         """Write a record, so safely as the durability says; or raise OSError and write nothing."""
-        self._write(_FRAME.pack(len(record), zlib.crc32(record)) + record)
+        self._write(_FRAME.pack(len(record), zlib.crc32(record)), record)
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
 
-    def _write(self, content: bytes) -> None:
+    def _write(self, *parts: bytes) -> None:
         if self._is_broken:
             raise OSError(f"{self._path}: broken by a failed write; restart the server")
-        view = memoryview(content)
         try:
-            while view:
-                view = view[os.write(self._file, view) :]
+            for part in parts:  # one after the other: joining them would copy
+                view = memoryview(part)
+                while view:
+                    view = view[os.write(self._file, view) :]
         except OSError:
             self._rewind()
             raise
@@ -75,7 +76,7 @@ class JournalWriter:
             self._is_broken = True  # until it succeeds: the disk may have dropped the content
             os.fdatasync(self._file)
             self._is_broken = False
-        self._offset += len(content)
+        self._offset += sum(map(len, parts))
 
     def _rewind(self) -> None:
         self._is_broken = True

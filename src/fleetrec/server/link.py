@@ -29,6 +29,7 @@ class Standing:
 
     sequence: int
     progress: bytes
+    num_passes: int = 0  # that all workers have left
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,11 @@ class Link:
         answers = self._servers.ask_all(self._message(Kind.HELLO))
         least = min(answers, key=lambda answer: answer.sequence)
         self.last_known = max(answer.sequence for answer in answers)
-        return Standing(sequence=least.sequence, progress=least.array(0, np.uint8).tobytes())
+        return Standing(
+            sequence=least.sequence,
+            progress=least.array(0, np.uint8).tobytes(),
+            num_passes=min(answer.plain(1)["num_passes"] for answer in answers),
+        )
 
     def pull(
         self, ids: Mapping[str, Array], *, sequence: int, wants_dense: bool = True

@@ -36,6 +36,7 @@ class Memory:
         for path in directory.glob(f".{_PREFIX}*"):  # what a death in the middle of save left
             shutil.rmtree(path)
         self._writer: JournalWriter | None = None
+        self._snapshot_bytes = _size_of(self.snapshot())
 
     def snapshot(self) -> Path | None:
         """Return the folder of the newest snapshot."""
@@ -63,6 +64,11 @@ class Memory:
         """Return how long the journal has become since the newest snapshot, roughly."""
         return self._journal.num_bytes
 
+    @property
+    def snapshot_bytes(self) -> int:
+        """Return how large the newest snapshot is."""
+        return self._snapshot_bytes
+
     def append(self, record: bytes) -> None:
         """Write down a record before it is acted upon."""
         self._journal.append(record)
@@ -77,6 +83,7 @@ class Memory:
             (staging / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
 
         publish(self._directory / f"{_PREFIX}{number:010d}", fill)
+        self._snapshot_bytes = _size_of(self.snapshot())
         self._sweep(number)
 
     def close(self) -> None:
@@ -105,6 +112,12 @@ class Memory:
 
     def _snapshots(self) -> list[Path]:
         return sorted(self._directory.glob(f"{_PREFIX}*"))
+
+
+def _size_of(snapshot: Path | None) -> int:
+    if snapshot is None:
+        return 0
+    return sum(path.stat().st_size for path in snapshot.rglob("*") if path.is_file())
 
 
 def _number(snapshot: Path) -> int:

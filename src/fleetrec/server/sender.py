@@ -74,6 +74,8 @@ class BackgroundSender:
         self._num_together = num_together
         self._rule: Rule = rule
         self._queue: queue.Queue[tuple[int, Step]] = queue.Queue(num_queued)
+        self._last_taken = 0  # sequences; those of an earlier process do not count
+        self._last_pushed = 0
         self._is_stopped = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="push", daemon=True)
@@ -82,6 +84,12 @@ class BackgroundSender:
     def send(self, step: Step, *, sequence: int) -> None:
         """Put a step into the queue."""
         self._until(lambda: self._try_put((sequence, step)))
+        self._last_taken = sequence
+
+    def wait_for(self, sequence: int) -> None:
+        """Wait until the servers have a step and all before it; others may be on their way."""
+        wanted = min(sequence, self._last_taken)
+        self._until(lambda: self._last_pushed >= wanted)
 
     def flush(self) -> None:
         """Wait until the queue is empty and all is answered."""
@@ -118,6 +126,7 @@ class BackgroundSender:
                 taken = self._take()
                 if taken:
                     push_together(self._link, taken, self._rule)
+                    self._last_pushed = taken[-1][0]
                 for _ in taken:
                     self._queue.task_done()
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001

@@ -5,10 +5,11 @@ import dataclasses
 import logging
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from fleetrec.server.endpoint import Endpoint, Security
-from fleetrec.server.figures import FiguresPage
+from fleetrec.server.figures import Figures, FiguresPage
 from fleetrec.server.journal import Durability
 from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service, ServiceOptions
@@ -65,7 +66,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
                 num_held=service.num_held,
                 clock=time.monotonic,
             )
-        with endpoint, _figures_page(options, service, endpoint):
+        with endpoint, figures_page(options.metrics_port, service.figures, endpoint):
             logger.info(
                 "server %d of %d serves on %s",
                 options.index,
@@ -79,11 +80,10 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
         memory.close()
 
 
-def _figures_page(
-    options: ServerOptions, service: Service, endpoint: Endpoint
+def figures_page(
+    port: int | None, figures: Callable[[], Figures], endpoint: Endpoint
 ) -> contextlib.AbstractContextManager[object]:
-    if options.metrics_port is None:
+    """Return the page of figures of a server, if there is a port for it."""
+    if port is None:
         return contextlib.nullcontext()
-    return FiguresPage(
-        options.metrics_port, lambda: {**service.figures(), **endpoint.traffic.figures()}
-    )
+    return FiguresPage(port, lambda: {**figures(), **endpoint.traffic.figures()})

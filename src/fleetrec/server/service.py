@@ -101,7 +101,7 @@ class Service:
 
     def _journal(self, message: Message) -> None:
         if not self._is_replaying:
-            self._memory.append(encode(message))
+            self._memory.append(encode(message) if message.content is None else message.content)
 
     # Who is there, and what is served.
 
@@ -118,7 +118,12 @@ class Service:
                 sequence=worker.sequence,
                 arrays=[
                     np.frombuffer(worker.progress, np.uint8),
-                    as_bytes({"is_set_up": self._shard is not None}),
+                    as_bytes(
+                        {
+                            "is_set_up": self._shard is not None,
+                            "num_passes": self._workers.num_passes,
+                        }
+                    ),
                 ],
             )
 
@@ -342,7 +347,9 @@ class Service:
     def _snapshot_if_due(self) -> None:
         if self._is_replaying or self._workers.has_held():
             return
-        if self._memory.num_bytes > self._options.snapshot_bytes:
+        # A journal may become as long as what would replace it: so at most half of all writing is
+        # snapshots, however large the tables are.
+        if self._memory.num_bytes > max(self._options.snapshot_bytes, self._memory.snapshot_bytes):
             self._save_state()
 
     def _save_state(self) -> None:

@@ -41,10 +41,13 @@ def dump(shard: Shard, message: Message) -> Message:
 
 
 def stats(shard: Shard, _: Message) -> Message:
-    """Return figures of every table."""
-    return Message(
-        kind=Kind.OK, arrays=[as_bytes({"tables": shard.stats(), "versions": shard.versions()})]
-    )
+    """Return figures of every table, and what is served."""
+    told = {
+        "tables": shard.stats(),
+        "versions": shard.versions(),
+        "model": shard.model.to_plain(),
+    }
+    return Message(kind=Kind.OK, arrays=[as_bytes(told)])
 
 
 def load(shard: Shard, message: Message) -> None:

@@ -58,13 +58,17 @@ class WireError(FleetRecError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A request or an answer; ``sequence`` is what its kind says."""
+    """A request or an answer; ``sequence`` is what its kind says.
+
+    ``content`` are the bytes that a message was read from; nobody else sets it.
+    """
 
     kind: Kind
     worker: int = 0
     incarnation: int = 0
     sequence: int = 0
     arrays: Sequence[Array] = ()
+    content: bytes | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def text(self, place: int = 0) -> str:
         """Return an array of bytes as text."""
@@ -155,6 +159,7 @@ def decode(content: bytes) -> Message:
         incarnation=incarnation,
         sequence=sequence,
         arrays=tuple(arrays),
+        content=content,
     )
 
 

@@ -7,25 +7,36 @@ from fleetrec.checkpoint.folder import open_folder
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import ConfigError
+from fleetrec.parallel.cluster import Cluster
+from fleetrec.parallel.ranks import Ranks
 from fleetrec.parallel.strategy import Step
 from fleetrec.train.events import Place
 from fleetrec.train.passes import Pass, Surroundings
-from fleetrec.train.phase import PhaseRun, build_phase, part_for, read_phase
+from fleetrec.train.phase import PhaseRun, build_phase, first_phase_only, part_for, read_phase
 from fleetrec.train.resume import checkpoint_folders
 
 logger = logging.getLogger(__name__)
 
 
 class Evaluator:
-    """One inference run in this process; learns nothing and creates no rows."""
+    """One inference run in this process, or one worker of a cluster that shares the data out.
 
-    def __init__(self, run: RunOptions, around: Surroundings) -> None:
+    It learns nothing and creates no rows.
+    """
+
+    def __init__(
+        self, run: RunOptions, around: Surroundings, *, company: Cluster | Ranks | None = None
+    ) -> None:
         if run.warm_start.path is None:
             raise ConfigError([f"runner {run.name}: init_model_path is required for inference"])
+        self._checkpoints = checkpoint_folders(run.warm_start.path)
+        self._has_servers = isinstance(company, Cluster)
+        if self._has_servers:
+            run = first_phase_only(run)
         self._run = run
         self._around = around
-        self._checkpoints = checkpoint_folders(run.warm_start.path)
-        self._phases = [build_phase(options, run) for options in run.phases]
+        self._has_ranks = isinstance(company, Ranks)
+        self._phases = [build_phase(options, run, company) for options in run.phases]
 
     def infer(self) -> None:
         """Evaluate every phase on every checkpoint, epochs in order."""
@@ -33,16 +44,33 @@ class Evaluator:
         for index, path in enumerate(self._checkpoints):
             checkpoint = open_folder(path, kind="checkpoint")
             run_ids.add(checkpoint.meta.get("run_id"))
+            if index < self._phases[0].strategy.num_passes_before:
+                continue  # it was judged before this worker was restarted
             logger.info("load persistables from %s", path)
             for phase in self._phases:
-                phase.strategy.load_weights(read_phase(checkpoint, part_for(checkpoint, phase)))
+                if phase.strategy.is_chief or not self._has_ranks:
+                    saved = read_phase(checkpoint, part_for(checkpoint, phase))
+                    phase.strategy.load_weights(saved)
+                phase.strategy.gather("loaded", b"", number=index + 1)
                 self._pass(phase, index, path)
+                if self._has_servers:  # others may still need the rows
+                    phase.strategy.end_pass(epoch=index)
         if len(run_ids) > 1:
             logger.warning(
                 "%s holds checkpoints of %d different training runs",
                 self._run.warm_start.path,
                 len(run_ids),
             )
+
+    def finish(self) -> None:
+        """Tell servers, if there are any, that this worker needs them no more."""
+        for phase in self._phases:
+            phase.strategy.finish()
+
+    def close(self) -> None:
+        """Let go of other processes."""
+        for phase in self._phases:
+            phase.strategy.close()
 
     def _pass(self, phase: PhaseRun, index: int, checkpoint: Path) -> None:
         counted = _Counter(phase, self._phases.index(phase), index)
@@ -58,10 +86,11 @@ class Evaluator:
                 batch, num_checkpoints=len(self._checkpoints), num_phases=len(self._phases)
             ),
             after=lambda _: self._check_stop(),
+            num_before=index,
         ).go(epoch=0, start=None)
 
     def _check_stop(self) -> None:
-        if self._around.should_stop():
+        if self._phases[0].strategy.agrees(self._around.should_stop()):
             raise KeyboardInterrupt
 
     def _dump_path(self, checkpoint: Path) -> Path | None:

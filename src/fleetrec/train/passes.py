@@ -2,13 +2,13 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.cursor import Cursor
-from fleetrec.parallel.strategy import Step
+from fleetrec.parallel.strategy import Step, Strategy
 from fleetrec.train.dump import open_dump
 from fleetrec.train.events import Kind, Observer, PassDone, Place
 from fleetrec.train.pace import Clock, Pace
@@ -43,6 +43,7 @@ class Pass:
     place_of: Callable[[Batch], Place]
     after: Callable[[Batch], None]
     is_over: Callable[[], bool] = lambda: False
+    num_before: int = 0  # passes of the same epoch, in an inference
 
     def go(self, *, epoch: int, start: Cursor | None) -> dict[str, float]:
         """Make the pass from ``start`` on and return its figures."""
@@ -55,7 +56,8 @@ class Pass:
             phase.loader.epoch(epoch, start=start) as batches,
             open_dump(self.dump_path, phase.model) as dump,
         ):
-            for batch in pace.timed(phase.strategy.together(batches, phase.loader.inputs)):
+            own = phase.strategy.together(self._told(batches), phase.loader.inputs)
+            for batch in pace.timed(own):
                 step = self.process(batch)
                 if not batch.is_blank:
                     phase.scoreboard.count(step.outputs, batch, step.loss)
@@ -85,11 +87,15 @@ class Pass:
         )
         return figures
 
+    def _told(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        return told_ahead(batches, self.phase.strategy) if self.kind == "train" else batches
+
     def _merge_workers(self, epoch: int) -> None:
         """Count what all workers have counted."""
         scoreboard = self.phase.scoreboard
         name = f"{self.kind}/{self.epoch_name}/metrics"
-        brought = self.phase.strategy.gather(name, scoreboard.to_bytes(), number=epoch + 1)
+        number = epoch + self.num_before + 1
+        brought = self.phase.strategy.gather(name, scoreboard.to_bytes(), number=number)
         scoreboard.load_sum(brought)
 
     def _tell(self, batch: Batch, pace: Pace, *, lr: float | None) -> None:
@@ -120,3 +126,17 @@ class Pass:
         labels = [task.label for task in self.phase.model.tasks]
         for warning in self.phase.loader.report.take_warnings(labels):
             logger.warning("data set %s: %s", self.phase.options.dataset.name, warning)
+
+
+def told_ahead(batches: Iterator[Batch], strategy: Strategy) -> Iterator[Batch]:
+    """Yield the batches; a strategy that looks ahead is told of each one batch before."""
+    if not strategy.looks_ahead:
+        yield from batches
+        return
+    current = next(batches, None)
+    while current is not None:
+        upcoming = next(batches, None)
+        if upcoming is not None:
+            strategy.expect(upcoming)
+        yield current
+        current = upcoming

@@ -13,23 +13,27 @@ from torch import Tensor
 from fleetrec.checkpoint.folder import Folder
 from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.checkpoint.tensors import read_tensors
-from fleetrec.config.job import PhaseOptions, RunOptions, WarmStartOptions
+from fleetrec.config.job import OptimizerOptions, PhaseOptions, RunOptions, WarmStartOptions
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.data.files import fingerprint
 from fleetrec.data.loader import ONE_WORKER, Loader
 from fleetrec.data.plan import Share
 from fleetrec.models.base import Model
 from fleetrec.models.load import load_model_class
+from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.collective import CollectiveStrategy
 from fleetrec.parallel.device import resolve_device
 from fleetrec.parallel.geo import GeoStrategy
 from fleetrec.parallel.ranks import Ranks
-from fleetrec.parallel.server import Cluster, ServerStrategy
+from fleetrec.parallel.server import ServerStrategy
 from fleetrec.parallel.single import SingleStrategy
 from fleetrec.parallel.strategy import SavedPhase, State, Strategy
 from fleetrec.train.scoreboard import Scoreboard
 
 logger = logging.getLogger(__name__)
+
+# Servers that are only read from need no state of an optimizer beside their rows.
+READING = OptimizerOptions(name="sgd")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,6 +129,10 @@ def _strategy_of(
         return SingleStrategy(
             model, optimizer=optimizer, update=update, device=device, seed=run.seed, frozen=frozen
         )
+    if run.kind == "infer":
+        return ServerStrategy(
+            model, optimizer=READING, device=device, seed=run.seed, cluster=company, frozen=frozen
+        )
     if update.optimizers or update.clip_norm or optimizer.schedule or optimizer.settings:
         raise ValueError(
             "parameter servers move everything by one optimizer with its usual constants; several "
@@ -134,6 +142,15 @@ def _strategy_of(
     return kind(
         model, optimizer=optimizer, device=device, seed=run.seed, cluster=company, frozen=frozen
     )
+
+
+def first_phase_only(run: RunOptions) -> RunOptions:
+    """Return a run for servers, which hold one model."""
+    if len(run.phases) > 1:
+        logger.warning(
+            "runner %s: a cluster runs one phase; %s is the one", run.name, run.phases[0].name
+        )
+    return run.model_copy(update={"phases": run.phases[:1]})
 
 
 def _share(company: Cluster | Ranks | None) -> Share:

@@ -10,14 +10,14 @@ from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, MismatchError
 from fleetrec.export.inference import InferenceModel, plan_inference
+from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.ranks import Ranks
-from fleetrec.parallel.server import Cluster
 from fleetrec.parallel.strategy import Step, Strategy
 from fleetrec.train.continuing import continue_run, open_newest
 from fleetrec.train.events import Place
 from fleetrec.train.milestones import build_milestones
 from fleetrec.train.passes import Pass, Surroundings
-from fleetrec.train.phase import PhaseRun, build_phase, warm_start
+from fleetrec.train.phase import PhaseRun, build_phase, first_phase_only, warm_start
 from fleetrec.train.position import Position
 from fleetrec.train.resume import ResumePoint, open_one, resume_points, take_up
 from fleetrec.train.saving import Saver, build_chain
@@ -41,7 +41,7 @@ class Trainer:
     ) -> None:
         self._has_servers = isinstance(company, Cluster)
         if self._has_servers:
-            run = _first_phase_only(run)
+            run = first_phase_only(run)
         self._run = run
         self._around = around
         self._is_alone = company is None
@@ -236,11 +236,3 @@ class Trainer:
 
 def _to_bytes(position: Position) -> bytes:
     return json.dumps(position.to_dict()).encode()
-
-
-def _first_phase_only(run: RunOptions) -> RunOptions:
-    if len(run.phases) > 1:
-        logger.warning(
-            "runner %s: a cluster trains one phase; %s is the one", run.name, run.phases[0].name
-        )
-    return run.model_copy(update={"phases": run.phases[:1]})

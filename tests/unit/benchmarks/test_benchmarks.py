@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import criteo_like, end_to_end, fbgemm, large, readers, run, slot_text, store
+from benchmarks import (
+    criteo_like,
+    end_to_end,
+    fbgemm,
+    large,
+    parameter_server,
+    readers,
+    run,
+    served_steps,
+    slot_text,
+    store,
+)
 from benchmarks.criteo_like import CARDINALITIES, LABEL, SPARSE
 from benchmarks.figure import Figure
 from benchmarks.job import dataset
@@ -71,6 +82,18 @@ def test_the_python_loop_pads_what_a_line_lacks():
     (sample,) = slot_text.parse_in_python("click:1 2:7 unknown:3\n")
     assert (sample["click"], sample["1"], sample["2"]) == ([1], [0], [7])
     assert sample[criteo_like.DENSE] == [0] * criteo_like.NUM_DENSE
+
+
+def test_parameter_servers_are_measured(parts, monkeypatch):
+    monkeypatch.setattr(served_steps, "WARM_BYTES", 1 << 20)
+    figures = parameter_server.measure(parts, batch_size=32, num_rounds=1, hidden=(8,))
+    assert all(figure.value > 0 for figure in figures)
+    assert [figure.name for figure in figures if figure.target is not None] == [
+        "server: 1 + 1, sync",
+        "server: 1 + 1, async",
+        "server: 1 + 1, async, pull_ahead",
+        "server: journal over none",
+    ]
 
 
 def test_slot_text_is_measured(parts):

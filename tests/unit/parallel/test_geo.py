@@ -17,8 +17,8 @@ from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.table import Admission, TableConfig
 from fleetrec.models.base import Model
+from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.geo import GeoStrategy
-from fleetrec.parallel.server import Cluster
 from fleetrec.server.client import ClientOptions
 from fleetrec.tasks.binary import BinaryTask
 from unit.server.serving import TOKEN, make_topology, serving

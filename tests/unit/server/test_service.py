@@ -67,6 +67,26 @@ class Held:
         return self.ask(Kind.DUMP, arrays=[as_bytes("t")[1:-1]]).arrays[1].tolist()
 
 
+def test_a_journal_grows_as_long_as_the_snapshot_that_would_replace_it(tmp_path):
+    held = Held(tmp_path, snapshot_bytes=1)
+
+    def newest():
+        (path,) = tmp_path.glob("snapshot-*")
+        return path
+
+    held.push(1)
+    first = newest()
+    size = sum(path.stat().st_size for path in first.rglob("*") if path.is_file())
+    sequence = 1
+    while newest() == first:
+        assert held.memory.num_bytes <= size
+        held.restart()  # which remembers how large the snapshot is, but begins a new file
+        for _ in range(100):
+            sequence += 1
+            held.push(sequence)
+    assert held.dense() == [-float(sequence)] * MODEL.num_dense
+
+
 @pytest.mark.parametrize("snapshot_bytes", [1, 1 << 30])
 def test_a_push_is_applied_once_also_after_a_restart(tmp_path, snapshot_bytes):
     held = Held(tmp_path, snapshot_bytes=snapshot_bytes)

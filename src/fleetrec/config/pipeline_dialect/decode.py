@@ -173,7 +173,7 @@ class _Translator:
         features = data.features([*metrics, *of_towers])
         check_data(pipeline, self._problems, is_training=kind == "train")
         check_training(pipeline, self._problems)
-        check_distribution(pipeline.train_config, self._processes, self._problems)
+        check_distribution(pipeline.train_config, self._problems)
         self.notices += training_notices(pipeline, self._problems)
         self.notices += distribution_notices(pipeline.train_config, self._processes, self._problems)
         self._problems.check()

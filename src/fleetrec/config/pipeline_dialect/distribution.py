@@ -33,7 +33,9 @@ class Distribution:
 
 def distribute(train: TrainConfig, processes: Processes) -> Distribution:
     """Return what ``train_distribute`` means for so many processes."""
-    num_workers = processes.num_workers * _ranks_per_worker(train)
+    num_workers = processes.num_workers
+    if processes.is_local:  # else a launcher has started one for each GPU
+        num_workers *= _ranks_per_worker(train)
     if num_workers == 1 and processes.is_local:
         steps = train.num_steps or None
         return Distribution(engine="single", cluster=_cluster(train, processes, 1), num_steps=steps)
@@ -57,17 +59,11 @@ def steps_of_one_worker(train: TrainConfig, *, num_workers: int) -> int | None:
     return train.num_steps
 
 
-def check_distribution(train: TrainConfig, processes: Processes, problems: Problems) -> None:
+def check_distribution(train: TrainConfig, problems: Problems) -> None:
     """Note what cannot be spread over processes so."""
     if train.train_distribute == "ExascaleStrategy":
         text = "ExascaleStrategy needs a platform of its own; EmbeddingParallelStrategy shards too"
         problems.note(("train_config", "train_distribute"), text)
-    if not processes.is_local and _ranks_per_worker(train) > 1:
-        text = (
-            f"expected 1 where a launcher has started the processes, got "
-            f"{train.num_gpus_per_worker}; let it start one for each GPU"
-        )
-        problems.note(("train_config", "num_gpus_per_worker"), text)
 
 
 def distribution_notices(train: TrainConfig, processes: Processes, problems: Problems) -> list[str]:

@@ -16,8 +16,10 @@ RunnerClass = Literal[
     "single_infer",
     "local_cluster",
     "local_cluster_train",
+    "local_cluster_infer",
     "cluster",
     "cluster_train",
+    "cluster_infer",
 ]
 
 MAX_DENSE_WIDTH = 1 << 24
@@ -164,6 +166,7 @@ class CommunicatorKeys(Section):
     fake_rpc: bool = Field(default=False, alias="FLAGS_communicator_fake_rpc")
     rpc_retry_times: Int | None = Field(default=None, ge=0, alias="FLAGS_rpc_retry_times")
     rpc_deadline: Int = Field(default=180_000, gt=0, alias="FLAGS_rpc_deadline")  # milliseconds
+    pull_ahead: bool = False
 
 
 class Runner(Section):

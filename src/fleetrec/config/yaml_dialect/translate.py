@@ -148,6 +148,14 @@ def _cluster_problems(runner: Runner) -> dict[str, str]:
         problems["save_checkpoint_base_interval"] = (
             "several processes write whole tables; leave it out"
         )
+    keys = runner.communicator
+    if keys.pull_ahead and runner.distribute_strategy != "async":
+        problems["communicator"] = "pull_ahead is for distribute_strategy: async"
+    elif keys.pull_ahead and (keys.send_queue_size > 1 or keys.max_merge_var_num > 1):
+        problems["communicator"] = (
+            "with pull_ahead one step at most is on its way; leave out "
+            "FLAGS_communicator_send_queue_size and FLAGS_communicator_max_merge_var_num"
+        )
     return problems
 
 
@@ -287,6 +295,7 @@ def _communicator(keys: CommunicatorKeys) -> CommunicatorOptions:
         thread_pool_size=keys.thread_pool_size,
         is_sgd_optimizer=keys.is_sgd_optimizer,
         rpc_deadline_s=keys.rpc_deadline / 1000,
+        pull_ahead=keys.pull_ahead,
     )
 
 

@@ -1,0 +1,71 @@
+"""Rows of tables that another process serves, for a program of one's own."""
+
+# Shape suffixes: N ids.
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetrec.core.errors import ConfigError
+from fleetrec.embedding.remote_lookup import Rows
+from fleetrec.server.client import ClientOptions, ServerClient
+from fleetrec.server.wire import Kind, Message
+
+
+class TableReader:
+    """Looks rows up at a server that holds whole tables, as ``fleetrec serve-table`` does.
+
+    Args:
+        endpoint: host:port of the server.
+        token: What the server asks for in FLEETREC_TOKEN.
+        authority: Certificates to believe (PEM), if the server speaks TLS.
+        give_up_s: How long to try without an answer.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        token: str | None = None,
+        authority: Path | None = None,
+        give_up_s: float = 30.0,
+    ) -> None:
+        options = ClientOptions(
+            token=token, authority=authority, deadline_s=give_up_s, give_up_s=give_up_s
+        )
+        self._client = ServerClient(endpoint, options)
+        described = self._client.ask(Message(kind=Kind.STATS)).plain()["model"]["tables"]
+        self.dims: dict[str, int] = {table["name"]: table["dim"] for table in described}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, table: str, ids_N: npt.ArrayLike) -> Rows:
+        """Return the rows of some ids, zeros for those that are not there, and which those are."""
+        if table not in self.dims:
+            known = ", ".join(self.dims)
+            raise ConfigError([f"no table is called {table!r}; the server has {known}"])
+        wanted_N = np.ascontiguousarray(ids_N, np.int64)
+        nothing = np.zeros(0, np.int64)
+        ids = [wanted_N if name == table else nothing for name in self.dims]
+        news = np.zeros(2, np.uint64)  # of the dense network: none are wanted
+        answer = self._client.ask(Message(kind=Kind.PULL, arrays=[news, *ids]))
+        place = 1 + 2 * list(self.dims).index(table)
+        return Rows(
+            rows_ND=answer.array(place, np.float32, columns=self.dims[table]),
+            is_there_N=answer.array(place + 1, np.uint8).astype(bool),
+        )
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """Return rows, bytes and other figures of every table."""
+        found: dict[str, dict[str, Any]] = self._client.ask(Message(kind=Kind.STATS)).plain()
+        return found["tables"]
+
+    def close(self) -> None:
+        """Hang up."""
+        self._client.close()
