@@ -14,6 +14,7 @@ from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
 from fleetrec.core.env import read_rank
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.parallel.ranks import Ranks
+from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observers
 from fleetrec.train.observers import JsonObserver
 from fleetrec.train.passes import Surroundings
@@ -35,15 +36,14 @@ def train(job, ranks):
         folder=folder,
         observer=Observers(*([JsonObserver(folder.metrics)] if is_chief else [])),
     )
-    trainer = Trainer(run, around, company=ranks)
-    trainer.train(resume=job.get("resume", False))
-    if ranks is not None:
-        traffic = ranks.traffic
-        logging.info("sent %d bytes in %d steps", traffic.num_bytes, traffic.num_steps)
+    if run.kind == "infer":
+        Evaluator(run, around, company=ranks).infer()
+    else:
+        Trainer(run, around, company=ranks).train(resume=job.get("resume", False))
 
 
 def run_of(job, num_ranks):
-    """Return the run of a job, of whose batch every rank takes its portion."""
+    """Return the first run of a job, of whose batch every rank takes its portion."""
     if job["path"].endswith(".config"):
         classes = pipeline_classes()
         decoded = decode_pipeline(
@@ -58,8 +58,12 @@ def run_of(job, num_ranks):
         size = phase.dataset.batch_size // num_ranks
         dataset = phase.dataset.model_copy(update={"batch_size": size})
         phases.append(phase.model_copy(update={"dataset": dataset}))
-    cluster = run.cluster.model_copy(update={"placement": job.get("placement", "auto")})
-    return run.model_copy(update={"phases": tuple(phases), "cluster": cluster})
+    update = {
+        "phases": tuple(phases),
+        "cluster": run.cluster.model_copy(update=job.get("cluster", {})),
+        "save": run.save.model_copy(update={"checkpoint_interval": 1}),
+    }
+    return run.model_copy(update=update)
 
 
 def main(jobs):

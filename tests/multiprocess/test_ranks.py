@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from fleetrec.checkpoint.folder import open_folder
 from making import make_data, make_job, write_job
+from making_pipelines import WIDE_AND_DEEP, model_config, write_data, write_pipeline
 from multiprocess.rank_child import train
 from multiprocess.ranking import assert_close, run_ranks
 
@@ -13,8 +15,16 @@ TABLES = {
     "growing": {"distributed_embedding": 1, "eviction": {"max_unseen_days": 1}},
     "admitted": {"distributed_embedding": 1, "admission": {"kind": "count", "threshold": 3}},
 }
-YAML_MODELS = ["rank/dnn", "rank/deepfm", "rank/din", "multitask/mmoe"]
+# Models, and the first epoch behind which they have made 200 steps.
+MODELS = {"rank/dnn": 2, "rank/deepfm": 3, "rank/din": 2, "multitask/mmoe": 5}
+GROWING = "hyper_parameters.distributed_embedding=1"
 NUM_STEPS = 200
+PIPELINE = model_config(
+    "DeepFM",
+    "deepfm { dnn { hidden_units: [16, 8] use_bn: false } "
+    "final_dnn { hidden_units: [16] use_bn: false } }",
+    groups=WIDE_AND_DEEP,
+)
 
 
 @pytest.fixture
@@ -24,14 +34,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def small_job(folder, *, tables="fixed", placement="auto", **runner):
+def small_job(folder, *, tables="fixed", cluster=None, **runner):
     """A job whose last batch is small, over files of different sizes."""
     job = make_job(folder / "data", batch_size=32, save_checkpoint_interval=1, **runner)
     job["hyper_parameters"] |= TABLES[tables]
     make_data(folder / "data", num_samples=1010, num_files=3)
     (folder / "data/part-3").write_text((folder / "data/part-0").read_text()[:-1].split("\n")[0])
     write_job(job, folder / "job.yaml")
-    return {"folder": str(folder), "path": str(folder / "job.yaml"), "placement": placement}
+    return {"folder": str(folder), "path": str(folder / "job.yaml"), "cluster": cluster or {}}
 
 
 def last_figures(folder):
@@ -47,11 +57,13 @@ def test_ranks_end_with_the_weights_and_figures_of_one_process(folder):
         ("growing", "sharded"),
         ("admitted", "sharded"),
     ]
-    jobs = {
-        (kind, name): small_job(folder / "-".join(kind) / name, tables=kind[0], placement=kind[1])
-        for kind in kinds
-        for name in ("alone", "ranks", "again")
-    }
+    jobs = {}
+    for tables, placement in kinds:
+        for name in ("alone", "ranks", "again"):  # the last with ids that travel ahead
+            place = folder / f"{tables}-{placement}" / name
+            cluster = {"placement": placement, "exchange_ahead": name == "again"}
+            job = small_job(place, tables=tables, cluster=cluster)
+            jobs[(tables, placement), name] = job
     for kind in kinds[:3]:
         train(jobs[kind, "alone"], None)
     # Alone, an id counts from the sight that is due; together, from the step that brings it.
@@ -66,3 +78,48 @@ def test_ranks_end_with_the_weights_and_figures_of_one_process(folder):
         ours, theirs = last_figures(place / "ranks"), last_figures(place / "alone")
         assert ours == pytest.approx(theirs, abs=1e-4)
         assert ours["SAMPLES"] == 1011
+
+
+def zoo_jobs(folder, name):
+    """The zoo's own jobs, with tables of both kinds in both places, and a pipeline."""
+    found = {}
+    for model, epoch in MODELS.items():
+        for placement in ("replicated", "sharded"):
+            job = {"path": model, "cluster": {"placement": placement}}
+            checkpoint = f"increment_{model.rpartition('/')[2]}/{epoch}"
+            found[f"{model}-{placement}"] = (job, checkpoint)
+            if model in ("rank/dnn", "rank/deepfm"):
+                found[f"{model}-{placement}-growing"] = (
+                    {**job, "overrides": [GROWING]},
+                    checkpoint,
+                )
+    for placement in ("replicated", "sharded"):
+        place = folder / f"pipeline-{placement}" / name
+        place.mkdir(parents=True)
+        paths = write_data(place, num_train=NUM_STEPS * 64, num_eval=640)
+        path = write_pipeline(place, PIPELINE, paths=paths, num_steps=NUM_STEPS)
+        job = {"path": str(path), "cluster": {"placement": placement}}
+        found[f"pipeline-{placement}"] = (job, f"model/model.ckpt-{NUM_STEPS}")
+    for kind, (job, _) in found.items():
+        place = folder / kind / name
+        place.mkdir(parents=True, exist_ok=True)
+        job["folder"] = str(place)
+    return found
+
+
+@pytest.mark.slow
+def test_every_model_ends_alike_on_any_number_of_ranks(folder):
+    alone = zoo_jobs(folder, "alone")
+    for job, _ in alone.values():
+        train(job, None)
+    for count in (1, 2, 4):
+        for name in (f"ranks{count}", f"again{count}"):
+            jobs = [job for job, _ in zoo_jobs(folder, name).values()]
+            run_ranks(jobs, count=count, folder=folder / "logs" / name)
+        for kind, (_, checkpoint) in alone.items():
+            place = folder / kind
+            ours = place / f"ranks{count}" / checkpoint
+            position = open_folder(ours, kind="checkpoint").meta["position"]
+            assert position["step"] >= NUM_STEPS
+            assert_close(ours, place / "alone" / checkpoint, atol=0 if count == 1 else 1e-5)
+            assert_close(ours, place / f"again{count}" / checkpoint, atol=0)

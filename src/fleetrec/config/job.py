@@ -244,6 +244,7 @@ class ClusterOptions(Options):
     fleet_mode: Literal["ps", "collective", "pslib"] = "ps"
     placement: Literal["auto", "replicated", "sharded"] = "auto"
     rank_timeout_s: float = Field(default=300, gt=0)
+    exchange_ahead: bool = False  # ids of the next batch travel while the current one is computed
     strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     geo_push_steps: int = Field(default=100, gt=0)
     max_restarts: int = Field(default=3, ge=0)  # of each process, on one machine

@@ -59,11 +59,17 @@ class Fetch(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
-    """The ids of a batch and their rows, before vectors are made of them."""
+class Listing:
+    """The different ids of a batch by table, and the lookups by group that found them."""
 
     lookups: Mapping[str, BatchLookup]
     listed: Mapping[str, Listed]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched(Listing):
+    """The ids of a batch and their rows, before vectors are made of them."""
+
     rows: Mapping[str, Rows]
 
 
@@ -102,10 +108,14 @@ class RemoteLookup(Lookup):
         self, batch: Batch, fetch: Fetch, *, training: bool, labels_B: Tensor | None = None
     ) -> Fetched:
         """Get the rows of a batch; another batch may be computed meanwhile, but none looked up."""
+        listing = self.list_batch(batch, labels_B=labels_B)
+        rows = fetch(listing.listed, training=training)
+        return Fetched(lookups=listing.lookups, listed=listing.listed, rows=rows)
+
+    def list_batch(self, batch: Batch, *, labels_B: Tensor | None = None) -> Listing:
+        """List the different ids of a batch, whose rows come later."""
         lookups = self._take(batch.ids)
-        listed = self._list(lookups, batch, labels_B)
-        rows = fetch(listed, training=training)
-        return Fetched(lookups=lookups, listed=listed, rows=rows)
+        return Listing(lookups=lookups, listed=self._list(lookups, batch, labels_B))
 
     def look_up(self, fetched: Fetched, *, training: bool) -> RemoteLookedUp:
         """Make vectors of rows that are there."""
@@ -121,10 +131,14 @@ class RemoteLookup(Lookup):
 
     def list_ids(self, batch: Batch, *, labels_B: Tensor | None = None) -> dict[str, Listed]:
         """Return the different ids of a batch, by table; frozen tables are left out."""
-        lookups = self._take(batch.ids)
-        listed = self._list(lookups, batch, labels_B)
-        self._release(lookups)
-        return {name: its for name, its in listed.items() if name not in self._frozen}
+        listing = self.list_batch(batch, labels_B=labels_B)
+        self._release(listing.lookups)
+        return {name: its for name, its in listing.listed.items() if name not in self._frozen}
+
+    @property
+    def table_names(self) -> list[str]:
+        """Return the names of all tables, in the order in which ids are listed."""
+        return [table for its in self._tables.values() for table in its]
 
     def _list(
         self, lookups: Mapping[str, BatchLookup], batch: Batch, labels_B: Tensor | None

@@ -11,17 +11,25 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fleetrec.config.job import OptimizerOptions, UpdateOptions
+from fleetrec.config.job import ClusterOptions, OptimizerOptions, UpdateOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import CheckpointError, FleetRecError
 from fleetrec.embedding.lookup import LookedUp
 from fleetrec.embedding.native_store import ALL_BUCKETS, identity_of
-from fleetrec.embedding.placement import Placement, is_replicated
+from fleetrec.embedding.placement import is_replicated
 from fleetrec.embedding.record import StoredTable, WrittenTable
-from fleetrec.embedding.remote_lookup import Listed, RemoteLookedUp, RemoteLookup, Rows, RowStep
+from fleetrec.embedding.remote_lookup import (
+    Fetched,
+    Listed,
+    RemoteLookedUp,
+    RemoteLookup,
+    Rows,
+    RowStep,
+)
 from fleetrec.embedding.table import TableConfig
 from fleetrec.models.base import Model
+from fleetrec.parallel.announce import Announced, Announcer
 from fleetrec.parallel.blank import blank_batch, weight_of
 from fleetrec.parallel.network import trained_together
 from fleetrec.parallel.parts import num_shards_each, record_of_parts, sum_stats
@@ -53,7 +61,7 @@ class CollectiveStrategy(SingleStrategy):
         seed: int,
         frozen: Collection[str] = (),
         ranks: Ranks,
-        placement: Placement = "auto",
+        options: ClusterOptions,
     ) -> None:
         if update.clip_norm:
             raise ValueError(
@@ -63,15 +71,20 @@ class CollectiveStrategy(SingleStrategy):
         collection = model.embedding_collection()
         self._ranks = ranks
         self._portion = Portion(index=ranks.index, count=ranks.count)
-        self._spread = frozenset(
-            name for name, table in collection.tables.items() if not is_replicated(table, placement)
-        )
+        tables = collection.tables.items()
+        is_copied = {name: is_replicated(table, options.placement) for name, table in tables}
+        self._spread = frozenset(name for name in is_copied if not is_copied[name])
         self._seed = seed
         super().__init__(
             model, optimizer=optimizer, update=update, device=device, seed=seed, frozen=frozen
         )
         self._remote = RemoteLookup(collection, self._stores, frozen=self._frozen)
         self._exchange = RowExchange(ranks, self._stores, spread=self._spread)
+        self._announcer = Announcer(
+            self._remote,
+            self._exchange,
+            ahead=self._exchange.on_other_line() if options.exchange_ahead else None,
+        )
         self._network = trained_together(model)
         self._number = len(ranks.members)
         ranks.members.append(self)
@@ -99,8 +112,18 @@ class CollectiveStrategy(SingleStrategy):
         self._wish |= wish
         return self._is_agreed
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether the ids of the next batch travel while the current one is computed."""
+        return self._announcer.is_ahead
+
+    def expect(self, batch: Batch) -> None:
+        """Be told what comes next."""
+        self._announcer.expect(batch)
+
     def together(self, batches: Iterator[Batch], inputs: Inputs) -> Iterator[Batch]:
         """Yield own batches, and blank ones while other ranks have more."""
+        self._announcer.drop()
         cursor = Cursor()
         for batch in batches:
             self._agree(weight_of(batch))
@@ -222,32 +245,24 @@ class CollectiveStrategy(SingleStrategy):
         return self._portion.buckets if table.name in self._spread else ALL_BUCKETS
 
     def _pull(self, batch: Batch) -> LookedUp:
-        def fetch(listed: Mapping[str, Listed], *, training: bool) -> Mapping[str, Rows]:
-            assert training
-            return self._fetch(batch, listed, learns=True)
-
-        return self._remote.fetch(batch, fetch, training=True, labels_B=self._clicks(batch))
+        announced = self._announcer.take(batch, self._clicks(batch))
+        learning = announced.sent.items()
+        self._sent = {name: its for name, its in learning if name not in self._frozen}
+        self._exchange.see(self._sent, now=batch.event_time)
+        looked_up = self._looked_up(batch, announced, training=True)
+        self._announcer.begin_next(self._clicks)
+        return looked_up
 
     def _look(self, batch: Batch) -> LookedUp:
-        def fetch(listed: Mapping[str, Listed], *, training: bool) -> Mapping[str, Rows]:
-            assert not training
-            return self._fetch(batch, listed, learns=False)
+        return self._looked_up(batch, self._announcer.announce(batch, None), training=False)
 
-        return self._remote.fetch(batch, fetch, training=False)
-
-    def _fetch(
-        self, batch: Batch, listed: Mapping[str, Listed], *, learns: bool
-    ) -> Mapping[str, Rows]:
-        if batch.is_blank:  # of no sample there is anything to say
-            told = {name: its.at(np.arange(0)) for name, its in listed.items()}
-        else:
-            told = dict(listed)
-        sent = self._exchange.send_ids(told)
-        if learns:
-            self._sent = {name: its for name, its in sent.items() if name not in self._frozen}
-            self._exchange.see(self._sent, now=batch.event_time)
-        rows = self._exchange.rows(sent)
-        return {n: self._no_rows(n, its) for n, its in listed.items()} if batch.is_blank else rows
+    def _looked_up(self, batch: Batch, announced: Announced, *, training: bool) -> RemoteLookedUp:
+        rows = self._exchange.rows(announced.sent)
+        listing = announced.listing
+        if batch.is_blank:  # its ids stand for nothing
+            rows = {name: self._no_rows(name, its) for name, its in listing.listed.items()}
+        fetched = Fetched(lookups=listing.lookups, listed=listing.listed, rows=rows)
+        return self._remote.look_up(fetched, training=training)
 
     def _no_rows(self, table: str, listed: Listed) -> Rows:
         size = len(listed.ids_N)

@@ -5,7 +5,7 @@ import dataclasses
 import datetime
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from fleetrec.core.errors import LostRankError
 from fleetrec.core.topology import RankPlace
 
 Bytes = npt.NDArray[np.uint8]
+
+Line = Literal["steps", "ahead"]
 
 CHIEF = 0
 # Whoever loses the others waits so long for a word from each, before it says who is missing.
@@ -59,6 +61,8 @@ class Ranks:
                 world_size=self.count,
                 timeout=self._timeout,
             )
+            # What one thread says must not cross what another one says.
+            self._lines = {"steps": None, "ahead": distributed.new_group(timeout=self._timeout)}
             self._words = distributed.new_group(backend="gloo", timeout=self._timeout)
             self._orders = distributed.new_group(backend="gloo", timeout=PATIENCE)
 
@@ -74,20 +78,25 @@ class Ranks:
             distributed.all_reduce(total)
         return [int(number) for number in total.tolist()]
 
-    def exchange(self, outgoing: Sequence[Bytes], sizes: Sequence[int]) -> list[Bytes]:
+    def exchange(
+        self, outgoing: Sequence[Bytes], sizes: Sequence[int], *, line: Line
+    ) -> list[Bytes]:
         """Send a part to every rank; returns what they sent, which has these sizes."""
         begin = time.perf_counter()
         with self._watched("exchange rows"):
-            incoming = self._all_to_all(outgoing, sizes, group=None)
+            incoming = self._all_to_all(outgoing, sizes, group=self._lines[line])
         self._count(outgoing, begin)
         return incoming
 
-    def exchange_counts(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def exchange_counts(
+        self, counts: npt.NDArray[np.int64], *, line: Line
+    ) -> npt.NDArray[np.int64]:
         """Send row i to rank i; returns a row from each."""
         begin = time.perf_counter()
         outgoing = [row.view(np.uint8) for row in np.ascontiguousarray(counts)]
         with self._watched("exchange counts"):
-            incoming = self._all_to_all(outgoing, [len(part) for part in outgoing], group=None)
+            sizes = [len(part) for part in outgoing]
+            incoming = self._all_to_all(outgoing, sizes, group=self._lines[line])
         self._count(outgoing, begin)
         return np.stack([part.view(np.int64) for part in incoming])
 
@@ -138,7 +147,8 @@ class Ranks:
     def _all_to_all(
         self, outgoing: Sequence[Bytes], sizes: Sequence[int], *, group: Any
     ) -> list[Bytes]:
-        device = self.device if group is None else torch.device("cpu")
+        is_wordy = group in (self._words, self._orders)
+        device = torch.device("cpu") if is_wordy else self.device
         sent = torch.from_numpy(np.concatenate(outgoing)).to(device)
         received = torch.empty(sum(sizes), dtype=torch.uint8, device=device)
         distributed.all_to_all_single(

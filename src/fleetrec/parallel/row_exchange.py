@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.remote_lookup import Listed, Rows, RowStep
-from fleetrec.parallel.ranks import Ranks
+from fleetrec.parallel.ranks import Line, Ranks
 from fleetrec.server.routing import Route, route
 
 Array = npt.NDArray[Any]
@@ -51,18 +51,30 @@ class RowExchange:
     """Carries the ids, rows and gradients of all tables of a model."""
 
     def __init__(
-        self, ranks: Ranks, stores: Mapping[str, NativeStore], *, spread: Collection[str]
+        self,
+        ranks: Ranks,
+        stores: Mapping[str, NativeStore],
+        *,
+        spread: Collection[str],
+        line: Line = "steps",
     ) -> None:
         self._ranks = ranks
+        self._line = line
         self._stores = stores
         self._spread = frozenset(spread)
+
+    def on_other_line(self) -> "RowExchange":
+        """Return the same exchange for another thread, which must not cross this one."""
+        return RowExchange(self._ranks, self._stores, spread=self._spread, line="ahead")
 
     def send_ids(self, listed: Mapping[str, Listed]) -> dict[str, Sent]:
         """Tell the holders of rows which ids this rank has seen, and how often."""
         ways = {name: self._way(name, its) for name, its in listed.items()}
         places = {name: self._places(ways[name], len(its.ids_N)) for name, its in listed.items()}
         outgoing = np.array([[len(part) for part in its] for its in places.values()], np.int64)
-        incoming = self._ranks.exchange_counts(outgoing.reshape(len(listed), -1).T).T
+        incoming = self._ranks.exchange_counts(
+            outgoing.reshape(len(listed), -1).T, line=self._line
+        ).T
         counts = dict(zip(listed, incoming.tolist(), strict=True))
         columns = [
             _Column(parts=[column[part] for part in places[name]], counts=counts[name])
@@ -152,7 +164,7 @@ class RowExchange:
             for rank in range(count)
         ]
         sizes = [sum(c.counts[rank] * c.size_of_one for c in columns) for rank in range(count)]
-        incoming = self._ranks.exchange(outgoing, sizes)
+        incoming = self._ranks.exchange(outgoing, sizes, line=self._line)
         swapped: list[list[Array]] = []
         at = [0] * count
         for column in columns:

@@ -122,7 +122,7 @@ def _strategy_of(
             seed=run.seed,
             frozen=frozen,
             ranks=company,
-            placement=run.cluster.placement,
+            options=run.cluster,
         )
     device = resolve_device(run.device)
     if company is None:

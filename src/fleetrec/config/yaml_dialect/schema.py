@@ -183,6 +183,7 @@ class Runner(Section):
     max_restarts: Int = Field(default=3, ge=0)
     placement: Annotated[Literal["auto", "replicated", "sharded"], BeforeValidator(_lower)] = "auto"
     rank_timeout: float = Field(default=300, gt=0)  # seconds
+    exchange_ahead: bool = False
     communicator: CommunicatorKeys = CommunicatorKeys()
     epochs: Int | None = Field(default=None, gt=0)
     phases: Names = ()

@@ -266,6 +266,7 @@ def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel
             fleet_mode="collective" if _is_collective(runner) else runner.fleet_mode,
             placement=runner.placement,
             rank_timeout_s=runner.rank_timeout,
+            exchange_ahead=runner.exchange_ahead,
             strategy=runner.distribute_strategy,
             geo_push_steps=top.train.strategy.mode.push_num,
             max_restarts=runner.max_restarts,
