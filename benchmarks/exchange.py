@@ -3,15 +3,21 @@
 Bytes do not depend on how busy a machine is, so this is the part of a plan that can be held to.
 """
 
+import dataclasses
+import json
 import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from benchmarks.figure import Figure
 from benchmarks.job import dnn_run
 from fleetrec.config.job import ClusterOptions, RunOptions
+from fleetrec.launch.local import Policy
+from fleetrec.launch.ranks import RankJob, run_ranks
 from fleetrec.planning.study import look_at_data, open_phase, table_loads
 from fleetrec.planning.traffic import table_bytes
 
@@ -20,29 +26,36 @@ NUM_BATCHES = 32  # that a plan looks at
 TARGET = 0.9  # the smaller of planned and counted bytes over the larger
 
 
-class Counted(Protocol):
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
     """What the strategy of one rank has counted of its exchange of rows."""
 
-    @property
-    def num_steps(self) -> int:
-        """Steps that were made."""
-        ...
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that were sent to other ranks."""
-        ...
-
-    @property
-    def seconds(self) -> float:
-        """Time that was spent on it."""
-        ...
+    num_steps: int
+    num_bytes: int  # sent to other ranks
+    seconds: float
 
 
 Train = Callable[[RunOptions], Sequence[Counted]]  # on all ranks; gives what each has counted
 
 
-def measure(part: Path, *, batch_size: int, train: Train) -> list[Figure]:
+def train_on_ranks(run: RunOptions) -> list[Counted]:
+    """Train as so many processes of this machine; see exchange_rank.py."""
+    dataset, cluster = run.phases[0].dataset, run.cluster
+    with tempfile.TemporaryDirectory(prefix="fleetrec-bench-") as name:
+        folder = Path(name)
+        asked = (str(dataset.data_path), str(dataset.batch_size), cluster.placement, name)
+        command = (sys.executable, "-m", "benchmarks.exchange_rank", *asked)
+        job = RankJob(command=command, count=cluster.num_workers, log_dir=folder)
+        outcome = run_ranks(job, policy=Policy(max_restarts=0), watch=lambda: None)
+        if outcome.status != 0:
+            raise RuntimeError(f"ranks of the exchange benchmark failed: {outcome}")
+        return [
+            Counted(**json.loads((folder / f"{rank}.json").read_text(encoding="utf-8")))
+            for rank in range(cluster.num_workers)
+        ]
+
+
+def measure(part: Path, *, batch_size: int, train: Train = train_on_ranks) -> list[Figure]:
     """Train on one part of the data with each placement and number of ranks."""
     placements: tuple[Literal["replicated", "sharded"], ...] = ("replicated", "sharded")
     figures = []
@@ -73,5 +86,5 @@ def compare(run: RunOptions, counted: Sequence[Counted], *, name: str) -> list[F
             ratios=[min(sent, planned) / max(sent, planned)],
             target=TARGET,
         ),
-        Figure(name=f"exchange, {name}: a step waits", unit="s", values=[waited]),
+        Figure(name=f"exchange, {name}: a step waits", unit="us", values=[1e6 * waited]),
     ]

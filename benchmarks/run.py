@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import end_to_end, parameter_server, readers, slot_text, store
+from benchmarks import end_to_end, exchange, parameter_server, readers, slot_text, store
 from benchmarks.criteo_like import cached_parts
 from benchmarks.figure import Figure
 from fleetrec._native import keep_freed_memory
@@ -41,6 +41,7 @@ BENCHMARKS: dict[str, Measure] = {
         num_ids=asked.ids,
         growth_rows=asked.growth_rows,
     ),
+    "exchange": lambda parts, asked: exchange.measure(parts[0], batch_size=asked.batch_size),
 }
 
 # Runnable processes over the last minute, before we begin: others compute, too.

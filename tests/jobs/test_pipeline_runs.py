@@ -82,9 +82,9 @@ def test_a_full_model_folder_is_not_written_over(tmp_path, paths):
         train(pipeline)
 
 
-def test_several_processes_are_refused_before_anything_is_written(tmp_path, paths):
+def test_parameter_servers_are_refused_before_anything_is_written(tmp_path, paths):
     pipeline = write(tmp_path, LINEAR, paths=paths)
-    with pytest.raises(UnavailableError, match="asks for 2 workers"):
+    with pytest.raises(UnavailableError, match="parameter servers do not train pipelines"):
         train(pipeline, num_workers=2)
     assert not (tmp_path / "model").exists()
 
@@ -94,7 +94,7 @@ def test_what_a_launcher_has_started_cannot_be_asked_for_again(tmp_path, paths, 
     pipeline = write(tmp_path, LINEAR, paths=paths)
     with pytest.raises(ConfigError, match="a launcher has started the processes"):
         train(pipeline, num_workers=2)
-    with pytest.raises(UnavailableError, match="asks for 2 workers"):
+    with pytest.raises(UnavailableError, match="parameter servers do not train pipelines"):
         train(pipeline)
 
 

@@ -6,19 +6,13 @@ import numpy as np
 import pytest
 
 from benchmarks import criteo_like, exchange
+from benchmarks.exchange import Counted
 from fleetrec.core.blocks import block
 from fleetrec.data.loader import Loader
 from fleetrec.planning.sample import table_ids
 from fleetrec.train.phase import build_phase
 
 BATCH_SIZE = 32
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Counted:
-    num_steps: int
-    num_bytes: int
-    seconds: float
 
 
 @pytest.fixture(scope="module")

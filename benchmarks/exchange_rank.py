@@ -1,0 +1,44 @@
+"""One rank of the exchange benchmark: trains on a part of the data, and writes what it has sent.
+
+usage: python -m benchmarks.exchange_rank PART BATCH_SIZE PLACEMENT FOLDER
+"""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from benchmarks.job import dnn_run
+from fleetrec.config.job import ClusterOptions
+from fleetrec.core.env import read_rank
+from fleetrec.parallel.collective import CollectiveStrategy
+from fleetrec.parallel.ranks import Ranks
+from fleetrec.train.phase import build_phase
+
+TIMEOUT_S = 300.0
+
+
+def main(part: str, batch_size: str, placement: str, folder: str) -> None:
+    """Train through the part once, in whole batches."""
+    ranks = Ranks(read_rank(), device=torch.device("cpu"), timeout_s=TIMEOUT_S)
+    cluster = ClusterOptions.model_validate(
+        {"num_workers": ranks.count, "fleet_mode": "collective", "placement": placement}
+    )
+    run = dnn_run(Path(part), batch_size=int(batch_size), cluster=cluster)
+    phase = build_phase(run.phases[0], run, ranks)
+    strategy = phase.strategy
+    assert isinstance(strategy, CollectiveStrategy)
+    with phase.loader.epoch(0) as batches:
+        for batch in strategy.together(batches, phase.loader.inputs):
+            if batch.num_samples < run.phases[0].dataset.batch_size:  # the last one, on all ranks
+                break
+            strategy.train_step(batch)
+    counted = json.dumps(dataclasses.asdict(strategy.traffic))
+    (Path(folder) / f"{ranks.index}.json").write_text(counted, encoding="utf-8")
+    strategy.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
