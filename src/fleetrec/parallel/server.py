@@ -26,6 +26,7 @@ from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.kept import join_kept, split_kept
 from fleetrec.parallel.saved import dense_weights, table_of
 from fleetrec.parallel.strategy import SavedPhase, State, Step
+from fleetrec.parallel.transfer import transfer_to
 from fleetrec.server.client import ClientOptions
 from fleetrec.server.dense import WEIGHTS
 from fleetrec.server.link import Link
@@ -94,7 +95,7 @@ class ServerStrategy:
     ) -> None:
         collection = model.embedding_collection()
         self._model = model.to(device)
-        self._device = device
+        self._transfer = transfer_to(device)
         self._seed = seed
         self._optimizer = optimizer
         self._tables = collection.tables
@@ -151,11 +152,12 @@ class ServerStrategy:
         labels_B = batch.label(self._model.tasks[0].label) if self._counts_clicks else None
         fetch = functools.partial(self._fetch, sequence=sequence)
         looked_up = self._lookup.fetch(batch, fetch, training=True, labels_B=labels_B)
-        batch = self._on_device(batch, looked_up.vectors)
-        outputs = self._model(batch)
-        loss = self._model.loss(outputs, batch)
+        sent = self._transfer.send(batch, looked_up.vectors)
+        outputs = self._model(sent)
+        loss = self._model.loss(outputs, sent)
         self._model.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        self._transfer.bring_back(sent, looked_up.vectors)
         told = Told(
             progress=join_kept(self._progress, self._model),
             num_samples=batch.num_samples,
@@ -175,9 +177,9 @@ class ServerStrategy:
         self._sender.flush()
         fetch = functools.partial(self._fetch, sequence=0)
         looked_up = self._lookup.fetch(batch, fetch, training=False)
-        batch = self._on_device(batch, looked_up.vectors)
-        outputs = self._model(batch)
-        return Step(outputs=outputs, loss=self._model.loss(outputs, batch))
+        sent = self._transfer.send(batch, looked_up.vectors)
+        outputs = self._model(sent)
+        return Step(outputs=outputs, loss=self._model.loss(outputs, sent))
 
     def end_pass(self, *, epoch: int) -> None:
         """Wait until no worker has data left; then rows that are not wanted any more go."""
@@ -326,12 +328,6 @@ class ServerStrategy:
             self._model.load_state_dict(dict(weights))
         except RuntimeError as error:
             raise CheckpointError(f"the checkpoint does not fit the model: {error}") from error
-
-    def _on_device(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Batch:
-        if self._device.type == "cpu":
-            return batch.with_embedded(vectors)
-        moved = {name: vector.to(self._device) for name, vector in vectors.items()}
-        return batch.to(self._device).with_embedded(moved)
 
     def _shards_each(self, table: str, stats: list[dict[str, dict[str, int]]]) -> int:
         most = max(one[table]["rows"] for one in stats)

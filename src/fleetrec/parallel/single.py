@@ -22,6 +22,7 @@ from fleetrec.optim.schedule import learning_rate
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.saved import dense_weights, table_of
 from fleetrec.parallel.strategy import SavedPhase, State, Step
+from fleetrec.parallel.transfer import transfer_to
 
 ONE_OPTIMIZER = UpdateOptions()
 STEP = "step"  # how many steps were made, beside what optimizers keep
@@ -43,6 +44,7 @@ class SingleStrategy:
         collection = model.embedding_collection()
         self._model = model.to(device)
         self._device = device
+        self._transfer = transfer_to(device)
         self._update = update
         self._optimizers = update.optimizers or (optimizer,)
         self._step = 0
@@ -89,11 +91,12 @@ class SingleStrategy:
         self._model.train()
         labels_B = batch.label(self._model.tasks[0].label) if self._counts_clicks else None
         looked_up = self._lookup.pull(batch, training=True, labels_B=labels_B)
-        batch = self._on_device(batch, looked_up)
-        outputs = self._model(batch)
-        loss = self._model.loss(outputs, batch)
+        sent = self._transfer.send(batch, looked_up.vectors)
+        outputs = self._model(sent)
+        loss = self._model.loss(outputs, sent)
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
+        self._transfer.bring_back(sent, looked_up.vectors)
         self._prepare_gradients(batch, looked_up)
         rates = [learning_rate(options, self._step) for options in self._optimizers]
         self._optimizer.step(rates)
@@ -106,9 +109,9 @@ class SingleStrategy:
     def evaluate(self, batch: Batch) -> Step:
         """Return the outputs of the model in evaluation, and their loss."""
         self._model.eval()
-        batch = self._on_device(batch, self._lookup.pull(batch, training=False))
-        outputs = self._model(batch)
-        return Step(outputs=outputs, loss=self._model.loss(outputs, batch))
+        sent = self._transfer.send(batch, self._lookup.pull(batch, training=False).vectors)
+        outputs = self._model(sent)
+        return Step(outputs=outputs, loss=self._model.loss(outputs, sent))
 
     def end_pass(self, *, epoch: int) -> None:
         """Give up rows by the rules of their tables."""
@@ -248,9 +251,3 @@ class SingleStrategy:
         if table not in self._stores or table not in tables:
             return False
         return tables[table].record.identity.dim == self._tables[table].dim
-
-    def _on_device(self, batch: Batch, looked_up: LookedUp) -> Batch:
-        if self._device.type == "cpu":
-            return batch.with_embedded(looked_up.vectors)
-        vectors = {name: vector.to(self._device) for name, vector in looked_up.vectors.items()}
-        return batch.to(self._device).with_embedded(vectors)
