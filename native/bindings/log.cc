@@ -70,9 +70,7 @@ class PyRecord {
     for (std::size_t t = 0; t < tables.size(); ++t) {
       Operation operation = with_entries(OperationKind::kPush, tables[t], lookup.num_changes(t));
       operation.lr = static_cast<float>(lr);
-      operation.fill = [&lookup, t](std::byte* ids, std::byte* grads) {
-        lookup.copy_changes(t, ids, grads);
-      };
+      operation.pieces = lookup.view_changes(t);
       keep(operation, lookup.dim());
     }
     lookups_.push_back({&lookup, lookup.generation()});

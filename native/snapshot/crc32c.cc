@@ -49,6 +49,26 @@ std::uint32_t by_table(std::uint32_t crc, const std::byte* at, std::size_t num_b
   return crc;
 }
 
+// Product of two polynomials modulo that of the sum; the highest bit is the one of x^0.
+constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (; a != 0; a <<= 1) {  // without branches in it, which nobody could foresee
+    product ^= b & (0 - (a >> 31));
+    b = (b >> 1) ^ (kPolynomial & (0 - (b & 1)));
+  }
+  return product;
+}
+
+// Entry k: x to the power of 8 * 2^k, by which 2^k bytes that follow multiply a sum.
+constexpr std::array<std::uint32_t, 64> make_powers() {
+  std::array<std::uint32_t, 64> powers{};
+  powers[0] = 0x00800000;
+  for (std::size_t k = 1; k < 64; ++k) powers[k] = multiply(powers[k - 1], powers[k - 1]);
+  return powers;
+}
+
+constexpr std::array<std::uint32_t, 64> kPowers = make_powers();
+
 #ifdef FLEETREC_CRC_INSTRUCTION
 // The instruction answers three cycles after it began, and one may begin in every cycle: so three
 // stretches go side by side, and their sums are put together afterwards.
@@ -129,6 +149,13 @@ std::uint32_t crc32c(std::uint32_t crc, std::span<const std::byte> bytes) {
   if (__builtin_cpu_supports("sse4.2")) return ~by_instruction(~crc, bytes.data(), bytes.size());
 #endif
   return ~by_table(~crc, bytes.data(), bytes.size());
+}
+
+std::uint32_t share_of_crc32c(std::uint32_t crc, std::uint64_t bytes_behind) {
+  for (std::size_t k = 0; bytes_behind != 0; ++k, bytes_behind >>= 1) {
+    if ((bytes_behind & 1) != 0) crc = multiply(crc, kPowers[k]);
+  }
+  return crc;
 }
 
 }  // namespace fleetrec

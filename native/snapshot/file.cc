@@ -3,8 +3,11 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -37,6 +40,40 @@ void OutputFile::write(std::span<const std::byte> bytes) {
     }
     offset_ += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void OutputFile::write_all(std::span<const std::span<const std::byte>> pieces) {
+  constexpr std::size_t kMaxPieces = 256;  // in one call; systems allow some more
+  std::array<iovec, kMaxPieces> vectors;
+  while (!pieces.empty()) {
+    const auto some = pieces.first(std::min(pieces.size(), kMaxPieces));
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      vectors[i] = {const_cast<std::byte*>(some[i].data()), some[i].size()};
+    }
+    ssize_t written = ::writev(descriptor_.number(), vectors.data(), static_cast<int>(some.size()));
+    if (written < 0 && errno != EINTR) throw WriteFault(path_, errno);
+    written = std::max<ssize_t>(written, 0);
+    offset_ += static_cast<std::uint64_t>(written);
+    auto left = static_cast<std::size_t>(written);
+    while (!pieces.empty() && left >= pieces.front().size()) {
+      left -= pieces.front().size();
+      pieces = pieces.subspan(1);
+    }
+    if (left == 0) continue;
+    write(pieces.front().subspan(left));  // the system stopped within it
+    pieces = pieces.subspan(1);
+  }
+}
+
+void OutputFile::overwrite(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written =
+        ::pwrite(descriptor_.number(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno != EINTR) throw WriteFault(path_, errno);
+    const auto done = static_cast<std::size_t>(std::max<ssize_t>(written, 0));
+    offset += done;
+    bytes = bytes.subspan(done);
   }
 }
 

@@ -45,24 +45,16 @@ void check_operation(const Operation& operation, std::span<const LogTable> table
   }
 }
 
-// Returns the length of the record's body, if it can be written.
-std::size_t body_bytes(const Record& record, std::span<const LogTable> tables) {
-  std::size_t num_bytes = kRecordHeadBytes;
-  for (const Operation& operation : record.operations) {
-    check_operation(operation, tables);
-    const std::size_t entry = 8 + payload_bytes(operation.kind, tables[operation.table].dim);
-    num_bytes += kOperationHeadBytes + operation.num_entries * entry;
-  }
-  if (num_bytes > kMaxBodyBytes) {
-    throw std::invalid_argument("a record holds at most " + std::to_string(kMaxBodyBytes) +
-                                " bytes, got " + std::to_string(num_bytes));
-  }
-  return num_bytes;
+void put_record_head(ByteSink& sink, const Record& record, std::size_t num_tables) {
+  sink.put(record.lsn);
+  sink.put(record.request.worker);
+  sink.put(record.request.incarnation);
+  sink.put(record.request.sequence);
+  sink.put(static_cast<std::uint32_t>(num_tables));
+  sink.put(static_cast<std::uint32_t>(record.operations.size()));
 }
 
-void put_operation(ByteSink& sink, const Operation& operation, std::uint32_t dim) {
-  const std::size_t id_bytes = std::size_t{8} * operation.num_entries;
-  const std::size_t width = payload_bytes(operation.kind, dim);
+void put_operation_head(ByteSink& sink, const Operation& operation) {
   sink.put(operation.kind);
   sink.put(operation.table);
   sink.put(operation.num_entries);
@@ -71,13 +63,23 @@ void put_operation(ByteSink& sink, const Operation& operation, std::uint32_t dim
   } else {
     sink.put(operation.now);
   }
-  if (operation.fill) {
-    std::byte* columns = sink.extend(id_bytes + width * operation.num_entries);
-    operation.fill(columns, columns + id_bytes);
-    return;
-  }
-  sink.put_all(std::span(operation.ids, id_bytes));
-  if (width != 0) sink.put_all(std::span(operation.payload, width * operation.num_entries));
+}
+
+// Where the columns of an operation lie, unless they have to be filled.
+Pieces columns_of(const Operation& operation, std::uint32_t dim) {
+  if (operation.fill || operation.num_entries == 0) return {};
+  if (!operation.pieces.empty()) return operation.pieces;
+  const std::size_t width = payload_bytes(operation.kind, dim);
+  Pieces columns{{operation.ids, std::size_t{8} * operation.num_entries}};
+  if (width != 0) columns.emplace_back(operation.payload, width * operation.num_entries);
+  return columns;
+}
+
+void fill_columns(ByteSink& sink, const Operation& operation, std::uint32_t dim) {
+  const std::size_t id_bytes = std::size_t{8} * operation.num_entries;
+  const std::size_t width = payload_bytes(operation.kind, dim);
+  std::byte* columns = sink.extend(id_bytes + width * operation.num_entries);
+  operation.fill(columns, columns + id_bytes);
 }
 
 }  // namespace
@@ -126,6 +128,20 @@ ReadLogHeader read_log_header(const InputFile& file) {
   return {{first_lsn, decode_tables(file, raw)}, num_bytes};
 }
 
+std::size_t body_bytes(const Record& record, std::span<const LogTable> tables) {
+  std::size_t num_bytes = kRecordHeadBytes;
+  for (const Operation& operation : record.operations) {
+    check_operation(operation, tables);
+    const std::size_t entry = 8 + payload_bytes(operation.kind, tables[operation.table].dim);
+    num_bytes += kOperationHeadBytes + operation.num_entries * entry;
+  }
+  if (num_bytes > kMaxBodyBytes) {
+    throw std::invalid_argument("a record holds at most " + std::to_string(kMaxBodyBytes) +
+                                " bytes, got " + std::to_string(num_bytes));
+  }
+  return num_bytes;
+}
+
 std::size_t payload_bytes(OperationKind kind, std::uint32_t dim) {
   if (kind == OperationKind::kSights) return 1;
   return kind == OperationKind::kPush ? sizeof(float) * dim : 0;
@@ -139,20 +155,47 @@ void put_record(ByteSink& sink, const Record& record, std::span<const LogTable> 
   try {
     sink.put(static_cast<std::uint32_t>(num_bytes));
     sink.put(std::uint32_t{0});
-    sink.put(record.lsn);
-    sink.put(record.request.worker);
-    sink.put(record.request.incarnation);
-    sink.put(record.request.sequence);
-    sink.put(static_cast<std::uint32_t>(tables.size()));
-    sink.put(static_cast<std::uint32_t>(record.operations.size()));
+    put_record_head(sink, record, tables.size());
     for (const Operation& operation : record.operations) {
-      put_operation(sink, operation, tables[operation.table].dim);
+      const std::uint32_t dim = tables[operation.table].dim;
+      put_operation_head(sink, operation);
+      if (operation.fill) fill_columns(sink, operation, dim);
+      for (const auto& piece : columns_of(operation, dim)) sink.put_all(piece);
     }
   } catch (...) {
     sink.cut(begin);
     throw;
   }
   sink.set(begin + 4, crc_of_record(sink.bytes().subspan(begin + kFrameBytes)));
+}
+
+Pieces lay_out_body(ByteSink& scratch, const Record& record, std::span<const LogTable> tables) {
+  std::size_t num_made = kRecordHeadBytes;
+  for (const Operation& operation : record.operations) {
+    const std::size_t entry = 8 + payload_bytes(operation.kind, tables[operation.table].dim);
+    num_made += kOperationHeadBytes + (operation.fill ? operation.num_entries * entry : 0);
+  }
+  scratch.clear();
+  scratch.extend(num_made);  // at once: what is pointed at does not move
+  scratch.clear();
+  Pieces pieces;
+  std::size_t begin = 0;
+  const auto end_piece = [&] {
+    pieces.push_back(scratch.bytes().subspan(begin));
+    begin = scratch.size();
+  };
+  put_record_head(scratch, record, tables.size());
+  for (const Operation& operation : record.operations) {
+    const std::uint32_t dim = tables[operation.table].dim;
+    put_operation_head(scratch, operation);
+    if (operation.fill) fill_columns(scratch, operation, dim);
+    const Pieces columns = columns_of(operation, dim);
+    if (columns.empty()) continue;
+    end_piece();
+    pieces.insert(pieces.end(), columns.begin(), columns.end());
+  }
+  end_piece();
+  return pieces;
 }
 
 Record decode_record(const InputFile& file, std::uint64_t offset, std::span<const std::byte> body,
@@ -195,6 +238,13 @@ Record decode_record(const InputFile& file, std::uint64_t offset, std::span<cons
 std::uint32_t crc_of_record(std::span<const std::byte> body) {
   const auto num_bytes = static_cast<std::uint32_t>(body.size());
   return crc32c(crc32c(0, std::as_bytes(std::span(&num_bytes, 1))), body);
+}
+
+std::array<std::byte, kFrameBytes> frame_of(std::uint32_t num_bytes, std::uint32_t crc) {
+  std::array<std::byte, kFrameBytes> frame;
+  store(frame.data(), num_bytes);
+  store(frame.data() + 4, crc);
+  return frame;
 }
 
 }  // namespace fleetrec

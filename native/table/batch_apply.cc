@@ -27,12 +27,16 @@ void BatchLookup::apply(const Gradients& gradients, float lr, Changes changes) {
   const auto locks = lock_tables();
   check_rows_are_there();
   ++generation_;
-  has_changes_ = changes == Changes::kKeep;
-  for (Partition& partition : partitions_) partition.changes.clear();
-  if (is_absent(gradients)) return;
-  if (!is_plain_) point_at(gradients);
-  parallel_for(partitions_.size(),
-               [&](std::size_t p) { apply(partitions_[p], gradients, lr, has_changes_); });
+  has_changes_ = false;  // whatever fails from here on leaves a mixture
+  const bool keeps = changes == Changes::kKeep;
+  if (is_absent(gradients)) {
+    for (Partition& partition : partitions_) partition.changes.resize(0, dim_);
+  } else {
+    if (!is_plain_) point_at(gradients);
+    parallel_for(partitions_.size(),
+                 [&](std::size_t p) { apply(partitions_[p], gradients, lr, keeps); });
+  }
+  has_changes_ = keeps;
 }
 
 void BatchLookup::sum(const Gradients& gradients) {
@@ -40,11 +44,14 @@ void BatchLookup::sum(const Gradients& gradients) {
   if (!is_listed_) throw std::logic_error("the rows of this lookup are here; use apply");
   check_gradients(gradients);
   ++generation_;
+  has_changes_ = false;
+  if (is_absent(gradients)) {
+    for (Partition& partition : partitions_) partition.changes.resize(0, dim_);
+  } else {
+    if (!is_plain_) point_at(gradients);
+    parallel_for(partitions_.size(), [&](std::size_t p) { sum(partitions_[p], gradients); });
+  }
   has_changes_ = true;
-  for (Partition& partition : partitions_) partition.changes.clear();
-  if (is_absent(gradients)) return;
-  if (!is_plain_) point_at(gradients);
-  parallel_for(partitions_.size(), [&](std::size_t p) { sum(partitions_[p], gradients); });
 }
 
 void BatchLookup::check_gradients(const Gradients& gradients) const {
@@ -106,37 +113,42 @@ void BatchLookup::apply(Partition& partition, const Gradients& gradients, float 
                         bool keep_changes) const {
   const Table& table = *tables_[partition.table];
   const std::size_t stride = table.layout().stride();
-  std::vector<float> sum(dim_);
-  if (keep_changes) {
-    partition.changes.ids.reserve(partition.rows.size());
-    partition.changes.grads.reserve(partition.rows.size() * dim_);
-  }
+  TableChanges& changes = partition.changes;
+  changes.resize(keep_changes ? partition.rows.size() : 0, dim_);
+  std::size_t num_kept = 0;
+  std::vector<float> scratch(dim_);
   for (std::size_t r = 0; r < partition.rows.size(); ++r) {
     if (r + kAhead < partition.rows.size()) {
       prefetch(partition.rows[r + kAhead].address(), stride);
     }
+    // Summed up where it is to be kept.
+    std::span sum = keep_changes ? changes.grad(num_kept, dim_) : std::span(scratch);
     if (!sum_up(partition, r, gradients, sum)) continue;
     const Row row = partition.rows[r];
-    if (keep_changes) {  // before the update, which uses the sum as scratch
-      partition.changes.ids.push_back(row.header().id());
-      partition.changes.grads.insert(partition.changes.grads.end(), sum.begin(), sum.end());
+    if (keep_changes) {
+      changes.ids[num_kept++] = row.header().id();
+      if (table.optimizer().changes_gradients()) {
+        std::ranges::copy(sum, scratch.begin());
+        sum = scratch;
+      }
     }
     table.optimizer().update(row.weights(table.layout()), row.state(table.layout()), sum, lr);
     row.header().version = table.version();  // a snapshot may have come since the row was found
   }
+  changes.resize(num_kept, dim_);
 }
 
 void BatchLookup::sum(Partition& partition, const Gradients& gradients) const {
-  if (partition.is_frozen) return;
   TableChanges& changes = partition.changes;
-  changes.ids.reserve(partition.ids.size());
-  changes.grads.reserve(partition.ids.size() * dim_);
-  std::vector<float> sum(dim_);
+  changes.resize(partition.is_frozen ? 0 : partition.ids.size(), dim_);
+  if (partition.is_frozen) return;
+  std::size_t num_kept = 0;
   for (std::size_t r = 0; r < partition.ids.size(); ++r) {
-    if (partition.is_there[r] == 0 || !sum_up(partition, r, gradients, sum)) continue;
-    changes.ids.push_back(partition.ids[r]);
-    changes.grads.insert(changes.grads.end(), sum.begin(), sum.end());
+    if (partition.is_there[r] == 0) continue;
+    if (!sum_up(partition, r, gradients, changes.grad(num_kept, dim_))) continue;
+    changes.ids[num_kept++] = partition.ids[r];
   }
+  changes.resize(num_kept, dim_);
 }
 
 // Sums the gradient of a row over its uses; false if none has one.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a lookup hands out: pooled vectors, and sequences padded or back to back.
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 
 #include "fleetrec/parallel.h"
@@ -51,7 +50,7 @@ void BatchLookup::pool(std::size_t feature, std::size_t first, std::size_t last,
     }
     if (end - begin == 1 && weights_[begin] != nullptr &&
         (!is_weighted_ || scales_[begin] == 1.0f)) {
-      std::memcpy(vector, weights_[begin], dim_ * sizeof(float));
+      copy(vector, weights_[begin], dim_);
       continue;
     }
     std::fill_n(vector, dim_, 0.0f);
@@ -111,11 +110,7 @@ void BatchLookup::copy_vectors(std::size_t first, std::size_t last, float* vecto
     if (n + kAhead < last && weights_[n + kAhead] != nullptr) {
       prefetch(weights_[n + kAhead], dim_);
     }
-    if (weights_[n] == nullptr) {
-      std::fill_n(vectors, dim_, 0.0f);
-    } else {
-      std::memcpy(vectors, weights_[n], dim_ * sizeof(float));
-    }
+    copy(vectors, weights_[n], dim_);
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a lookup did, as columns: straight from where it lies to where it is wanted.
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -29,10 +30,18 @@ void BatchLookup::copy_sights(std::size_t table, const Occasion& occasion, std::
   if (num_sights(table) == 0) return;
   const std::size_t first = partitions.front().first;
   parallel_for(partitions.size(), [&](std::size_t p) {
-    for (std::size_t i = partitions[p].first; i < partitions[p].last; ++i) {
-      std::memcpy(ids + (i - first) * sizeof items_[i].id, &items_[i].id, sizeof items_[i].id);
-      clicks[i - first] = std::byte{is_click(items_[i], occasion)};
+    const std::span items(items_.data() + partitions[p].first, items_.data() + partitions[p].last);
+    std::byte* id = ids + (partitions[p].first - first) * sizeof(std::uint64_t);
+    for (const Item& item : items) {
+      std::memcpy(id, &item.id, sizeof item.id);
+      id += sizeof item.id;
     }
+    std::byte* click = clicks + (partitions[p].first - first);
+    if (occasion.labels.empty()) {
+      std::fill_n(click, items.size(), std::byte{0});
+      return;
+    }
+    for (const Item& item : items) *click++ = std::byte{is_click(item, occasion)};
   });
 }
 
@@ -60,6 +69,18 @@ void BatchLookup::copy_changes(std::size_t table, std::byte* ids, std::byte* gra
     std::memcpy(grads + begins[p] * grad_bytes, changes.grads.data(),
                 changes.ids.size() * grad_bytes);
   });
+}
+
+std::vector<std::span<const std::byte>> BatchLookup::view_changes(std::size_t table) const {
+  std::vector<std::span<const std::byte>> pieces;
+  if (num_changes(table) == 0) return pieces;
+  for (const Partition& partition : partitions_of(table)) {
+    pieces.push_back(std::as_bytes(std::span(partition.changes.ids)));
+  }
+  for (const Partition& partition : partitions_of(table)) {
+    pieces.push_back(std::as_bytes(std::span(partition.changes.grads)));
+  }
+  return pieces;
 }
 
 }  // namespace fleetrec

@@ -44,4 +44,21 @@ TEST(a_checksum_may_be_continued_anywhere) {
   }
 }
 
+TEST(the_checksum_of_a_whole_is_made_of_the_shares_of_its_pieces) {
+  Random random(13);
+  std::vector<std::byte> bytes(70'000);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  const auto all = std::span<const std::byte>(bytes);
+  for (int i = 0; i < 50; ++i) {
+    std::uint32_t sum = 0;
+    for (std::size_t begin = 0; begin < all.size();) {
+      const std::size_t length = std::min<std::size_t>(random() % 30'000, all.size() - begin);
+      const std::uint32_t crc = crc32c(0, all.subspan(begin, length));
+      begin += length;
+      sum ^= share_of_crc32c(crc, all.size() - begin);
+    }
+    CHECK(sum == crc32c(0, all));
+  }
+}
+
 }  // namespace fleetrec::testing

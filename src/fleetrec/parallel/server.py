@@ -24,6 +24,7 @@ from fleetrec.parallel.kept import join_kept, split_kept
 from fleetrec.parallel.parts import num_shards_each, record_of_parts, sum_stats
 from fleetrec.parallel.saved import dense_weights, table_of
 from fleetrec.parallel.strategy import SavedPhase, State, Step
+from fleetrec.parallel.transfer import transfer_to
 from fleetrec.server.dense import WEIGHTS
 from fleetrec.server.link import Link
 from fleetrec.server.link import Step as Told
@@ -51,7 +52,7 @@ class ServerStrategy:
     ) -> None:
         collection = model.embedding_collection()
         self._model = model.to(device)
-        self._device = device
+        self._transfer = transfer_to(device)
         self._seed = seed
         self._optimizer = optimizer
         self._tables = collection.tables
@@ -141,11 +142,12 @@ class ServerStrategy:
         self._seed_step(sequence)
         pulled = self._take_pulled(batch, sequence=sequence)
         looked_up = self._lookup.look_up(pulled.fetched, training=True)
-        batch = self._on_device(batch, looked_up.vectors)
-        outputs = self._model(batch)
-        loss = self._model.loss(outputs, batch)
+        sent = self._transfer.send(batch, looked_up.vectors)
+        outputs = self._model(sent)
+        loss = self._model.loss(outputs, sent)
         self._model.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        self._transfer.bring_back(sent, looked_up.vectors)
         told = Told(
             progress=join_kept(self._progress, self._model),
             num_samples=batch.num_samples,
@@ -166,9 +168,9 @@ class ServerStrategy:
         pulled = self._pull(batch, sequence=0)
         self._flat.set_values(pulled.dense_P)
         looked_up = self._lookup.look_up(pulled.fetched, training=False)
-        batch = self._on_device(batch, looked_up.vectors)
-        outputs = self._model(batch)
-        return Step(outputs=outputs, loss=self._model.loss(outputs, batch))
+        sent = self._transfer.send(batch, looked_up.vectors)
+        outputs = self._model(sent)
+        return Step(outputs=outputs, loss=self._model.loss(outputs, sent))
 
     def end_pass(self, *, epoch: int) -> None:
         """Wait until no worker has data left; then rows that are not wanted any more go."""
@@ -349,9 +351,3 @@ class ServerStrategy:
             self._model.load_state_dict(dict(weights))
         except RuntimeError as error:
             raise CheckpointError(f"the checkpoint does not fit the model: {error}") from error
-
-    def _on_device(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Batch:
-        if self._device.type == "cpu":
-            return batch.with_embedded(vectors)
-        moved = {name: vector.to(self._device) for name, vector in vectors.items()}
-        return batch.to(self._device).with_embedded(moved)

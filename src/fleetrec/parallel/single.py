@@ -22,6 +22,7 @@ from fleetrec.optim.schedule import learning_rate
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.saved import dense_weights, table_of
 from fleetrec.parallel.strategy import SavedPhase, State, Step
+from fleetrec.parallel.transfer import transfer_to
 from fleetrec.tasks.task import Outputs
 
 ONE_OPTIMIZER = UpdateOptions()
@@ -44,6 +45,7 @@ class SingleStrategy:
         collection = model.embedding_collection()
         self._model = model.to(device)
         self._device = device
+        self._transfer = transfer_to(device)
         self._update = update
         self._optimizers = update.optimizers or (optimizer,)
         self._step = 0
@@ -115,8 +117,9 @@ class SingleStrategy:
         """Learn from a batch."""
         self._model.train()
         looked_up = self._pull(batch)
-        batch = self._on_device(batch, looked_up)
-        outputs, loss = self._forward_backward(batch)
+        sent = self._transfer.send(batch, looked_up.vectors)
+        outputs, loss = self._forward_backward(sent)
+        self._transfer.bring_back(sent, looked_up.vectors)
         self._prepare_gradients(batch, looked_up)
         rates = [learning_rate(options, self._step) for options in self._optimizers]
         self._optimizer.step(rates)
@@ -129,9 +132,9 @@ class SingleStrategy:
     def evaluate(self, batch: Batch) -> Step:
         """Return the outputs of the model in evaluation, and their loss."""
         self._model.eval()
-        batch = self._on_device(batch, self._look(batch))
-        outputs = self._model(batch)
-        return Step(outputs=outputs, loss=self._model.loss(outputs, batch))
+        sent = self._transfer.send(batch, self._look(batch).vectors)
+        outputs = self._model(sent)
+        return Step(outputs=outputs, loss=self._model.loss(outputs, sent))
 
     def end_pass(self, *, epoch: int) -> None:
         """Give up rows by the rules of their tables."""
@@ -298,9 +301,3 @@ class SingleStrategy:
         if table not in self._stores or table not in tables:
             return False
         return tables[table].record.identity.dim == self._tables[table].dim
-
-    def _on_device(self, batch: Batch, looked_up: LookedUp) -> Batch:
-        if self._device.type == "cpu":
-            return batch.with_embedded(looked_up.vectors)
-        vectors = {name: vector.to(self._device) for name, vector in looked_up.vectors.items()}
-        return batch.to(self._device).with_embedded(vectors)

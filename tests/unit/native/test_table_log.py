@@ -367,6 +367,52 @@ def test_a_commit_that_failed_is_made_up_for_by_the_next(tmp_path):
     assert same(copy, table)
 
 
+def log_large_step(table, log, ids):
+    """Do a step of so many ids that its record is not kept for a commit, and append it."""
+    lookup = BatchLookup([table], [(0, 0, "sum")], [])
+    lookup.find(ids, np.arange(len(ids) + 1), len(ids), training=True)
+    lookup.apply_and_keep(np.ones((len(ids), 2), np.float32), lr=0.1)
+    record = LogRecord()
+    record.add_lookup(lookup, [0], now=0, lr=0.1)
+    return log.append(record)
+
+
+def test_a_large_record_is_in_the_file_before_its_commit_and_replays(tmp_path):
+    table = make_native_table(guards={"clip_norm": 0.5})
+    log = TableLog(tmp_path / "1.log", [table])
+    before = (tmp_path / "1.log").stat().st_size
+    log_large_step(table, log, np.arange(30_000))
+    assert (tmp_path / "1.log").stat().st_size > before + 30_000 * 25
+    train_and_log(table, log, [1, 2])  # waits for its commit, and so do those behind it
+    log_large_step(table, log, np.arange(20_000, 50_000))
+    assert log.commit("process") == 3
+    copy = make_native_table(guards={"clip_norm": 0.5})
+    told = replay_log([copy], [tmp_path / "1.log"])
+    assert (told["last_lsn"], told["torn"]) == (3, None)
+    assert same(copy, table)
+
+
+def test_a_large_record_that_the_system_refuses_waits_for_the_next_commit(tmp_path):
+    table = make_native_table()
+    log = TableLog(tmp_path / "1.log", [table])
+    empty = (tmp_path / "1.log").read_bytes()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        assert log_large_step(table, log, np.arange(30_000)) == 1
+        assert (tmp_path / "1.log").read_bytes() == empty
+        with pytest.raises(OSError, match="too large"):
+            log.commit("process")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert log.commit("process") == 1
+    copy = make_native_table()
+    assert replay_log([copy], [tmp_path / "1.log"])["torn"] is None
+    assert same(copy, table)
+
+
 def test_threads_share_a_log(tmp_path):
     table = make_native_table()
     log = TableLog(tmp_path / "1.log", [table])

@@ -75,7 +75,9 @@ class GuardedOptimizer {
   std::size_t state_size(std::size_t dim) const { return optimizer_->state_size(dim); }
   void init_state(std::span<float> state) const { optimizer_->init_state(state); }
 
-  // Uses `grad` as scratch.
+  // Whether `update` uses the gradient as scratch.
+  bool changes_gradients() const { return is_guarded_; }
+
   void update(std::span<float> weights, std::span<float> state, std::span<float> grad,
               float lr) const {
     if (is_guarded_) guard_gradient(weights, grad);

@@ -53,6 +53,10 @@ class OutputFile {
   explicit OutputFile(std::filesystem::path path);
 
   void write(std::span<const std::byte> bytes);
+  // Writes pieces one behind the other.
+  void write_all(std::span<const std::span<const std::byte>> pieces);
+  // Writes over what is at `offset`, and continues behind the end.
+  void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);
   // Waits until the content is on the disk.
   void sync();
   // Gives the file its final name, in the same folder. Throws WriteFault if that is taken.

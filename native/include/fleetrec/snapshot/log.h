@@ -21,8 +21,9 @@ enum class Durability {
   kDisk,     // survives the machine: the disk has it
 };
 
-// One segment that is being written. Threads may share it; records committed together cost one
-// write, and those that wait for the same disk wait once.
+// One segment that is being written. Threads may share it; small records committed together cost
+// one write, and those that wait for the same disk wait once. A large record goes straight from
+// where it lies to the file, unless others wait.
 class LogWriter {
  public:
   // Creates the file. Throws WriteFault.
@@ -39,6 +40,8 @@ class LogWriter {
   const std::vector<LogTable>& tables() const { return tables_; }
 
  private:
+  bool try_write_through(Record& record);
+  void write_through(const Pieces& body);
   void flush();
   void check_sound() const;
 
@@ -51,6 +54,7 @@ class LogWriter {
 
   std::mutex file_mutex_;  // of the file and what follows; taken first
   ByteSink writing_;       // taken from the buffer, not yet in the file
+  ByteSink scratch_;       // of the record that is written through
   std::uint64_t writing_lsn_;
   std::uint64_t written_lsn_;
   std::uint64_t synced_lsn_;

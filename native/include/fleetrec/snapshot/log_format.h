@@ -2,6 +2,7 @@
 // The parts of a log; docs/formats/table-log.md describes every byte.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -47,7 +48,10 @@ struct Request {
 // Writes the columns of an operation where a record wants them, at any alignment.
 using FillColumns = std::function<void(std::byte* ids, std::byte* payload)>;
 
-// Views into memory of the caller, at any alignment; or, for writing, a function that fills.
+using Pieces = std::vector<std::span<const std::byte>>;
+
+// Views into memory of the caller, at any alignment; or, for writing, a function that fills, or
+// columns that lie in pieces.
 struct Operation {
   OperationKind kind;
   std::uint32_t table = 0;
@@ -57,6 +61,7 @@ struct Operation {
   const std::byte* ids = nullptr;      // u64
   const std::byte* payload = nullptr;  // clicks u8, or gradients f32
   FillColumns fill = nullptr;          // if set, `ids` and `payload` are not looked at
+  Pieces pieces = {};                  // the same; ids, then payload
 };
 
 struct Record {
@@ -81,10 +86,20 @@ std::size_t payload_bytes(OperationKind kind, std::uint32_t dim);
 // cannot be written.
 void put_record(ByteSink& sink, const Record& record, std::span<const LogTable> tables);
 
+// Length of the record's body. Throws std::invalid_argument if it cannot be written.
+std::size_t body_bytes(const Record& record, std::span<const LogTable> tables);
+
+// Returns the body in pieces, of a record that can be written: columns stay where they are, the
+// rest is made in `scratch`.
+Pieces lay_out_body(ByteSink& scratch, const Record& record, std::span<const LogTable> tables);
+
 // Throws FormatFault for a body that is sound but impossible; `offset` is that of its frame.
 Record decode_record(const InputFile& file, std::uint64_t offset, std::span<const std::byte> body,
                      std::span<const LogTable> tables);
 
 std::uint32_t crc_of_record(std::span<const std::byte> body);
+
+// What a record begins with.
+std::array<std::byte, kFrameBytes> frame_of(std::uint32_t num_bytes, std::uint32_t crc);
 
 }  // namespace fleetrec

@@ -78,10 +78,11 @@ struct TableChanges {
   std::vector<std::uint64_t> ids;
   std::vector<float> grads;
 
-  void clear() {
-    ids.clear();
-    grads.clear();
+  void resize(std::size_t num_rows, std::size_t dim) {
+    ids.resize(num_rows);
+    grads.resize(num_rows * dim);
   }
+  std::span<float> grad(std::size_t row, std::size_t dim) { return {&grads[row * dim], dim}; }
 };
 
 // The different ids of a batch in one table; how often each occurs, and how often with a click.
@@ -170,6 +171,9 @@ class BatchLookup {
   // std::logic_error if it was not kept.
   std::size_t num_changes(std::size_t table) const;
   void copy_changes(std::size_t table, std::byte* ids, std::byte* grads) const;
+
+  // The same where it lies, until the generation rises: all ids, then all gradients.
+  std::vector<std::span<const std::byte>> view_changes(std::size_t table) const;
 
   // Rises when the sights or the changes become others.
   std::uint64_t generation() const { return generation_; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 namespace fleetrec {
 
@@ -10,6 +11,18 @@ constexpr std::size_t kAhead = 16;  // rows that are fetched before they are nee
 
 void add(float* sum, const float* term, std::size_t dim);
 void add_scaled(float* sum, const float* term, std::size_t dim, float scale);
+
+// Copies a row, or zeros if there is none. A loop, because rows are too short for a call.
+inline void copy(float* to, const float* from, std::size_t dim) {
+  if (from == nullptr) {
+    for (std::size_t i = 0; i < dim; ++i) to[i] = 0.0f;
+    return;
+  }
+  constexpr std::size_t kFloats = 8;
+  std::size_t i = 0;
+  for (; i + kFloats <= dim; i += kFloats) std::memcpy(to + i, from + i, kFloats * sizeof(float));
+  for (; i < dim; ++i) to[i] = from[i];
+}
 
 // Rows begin anywhere in a cache line, so the last float may lie in one more.
 inline void prefetch(const float* first, std::size_t num_floats) {

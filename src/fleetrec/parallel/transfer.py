@@ -1,0 +1,124 @@
+"""The way of batches to the device that computes, and of gradients back."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fleetrec.core.batch import Batch
+
+Vectors = Mapping[str, Tensor]
+
+
+class Transfer(Protocol):
+    """Brings what was looked up to the model, and its gradients to the tables."""
+
+    def send(self, batch: Batch, vectors: Vectors) -> Batch:
+        """Return the batch with the vectors in it, where the model computes."""
+        ...
+
+    def bring_back(self, sent: Batch, vectors: Vectors) -> None:
+        """Give the vectors the gradients that those of the sent batch have by now."""
+        ...
+
+
+def transfer_to(device: torch.device) -> Transfer:
+    """Return the way from main memory to a device."""
+    return NoTransfer() if device.type == "cpu" else StagedTransfer(device)
+
+
+class NoTransfer:
+    """The model computes where the tables are."""
+
+    def send(self, batch: Batch, vectors: Vectors) -> Batch:
+        """Return the batch with the vectors themselves."""
+        return batch.with_embedded(vectors)
+
+    def bring_back(self, sent: Batch, vectors: Vectors) -> None:
+        """Do nothing: the gradients are there."""
+
+
+class StagedTransfer:
+    """Copies through buffers in main memory that are used again in every step.
+
+    For a GPU they are pinned, and a stream of their own carries the copies, so that this thread
+    goes on at once. Streams belong to CUDA; any other device is copied to in order.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._buffers: dict[str, Tensor] = {}
+        is_cuda = device.type == "cuda"
+        self._stream = torch.cuda.Stream(device) if is_cuda else None  # type: ignore[no-untyped-call]
+        self._sent: torch.cuda.Event | None = None
+
+    def send(self, batch: Batch, vectors: Vectors) -> Batch:
+        """Return copies of batch and vectors; nothing of them is shared with the originals."""
+        if self._sent is not None:
+            self._sent.synchronize()  # until then the buffers hold the batch before
+        if self._stream is None:
+            return self._copied(batch, vectors)
+        computing = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._stream):
+            sent = self._copied(batch, vectors)
+            self._sent = self._stream.record_event()
+        computing.wait_stream(self._stream)
+        for tensor in _tensors_of(sent):
+            tensor.record_stream(computing)
+        return sent
+
+    def bring_back(self, sent: Batch, vectors: Vectors) -> None:
+        """Copy the gradients into buffers, which hold them until the next call."""
+        for name, vector in vectors.items():
+            grad = sent.embedded[name].grad
+            if grad is not None:
+                vector.grad = self._buffer(f"gradient of {name}", grad)
+                vector.grad.copy_(grad, non_blocking=True)
+        if self._stream is not None:
+            torch.cuda.current_stream(self._device).synchronize()
+
+    def _copied(self, batch: Batch, vectors: Vectors) -> Batch:
+        ids = batch.ids
+        return dataclasses.replace(
+            batch,
+            ids=dataclasses.replace(
+                ids,
+                values_N=self._copy("ids", ids.values_N),
+                offsets=self._copy("offsets", ids.offsets),
+                weights_N=None if ids.weights_N is None else self._copy("weights", ids.weights_N),
+            ),
+            dense={name: self._copy(f"dense {name}", x) for name, x in batch.dense.items()},
+            weights_B=None if batch.weights_B is None else self._copy("samples", batch.weights_B),
+            embedded={
+                name: self._copy(f"vectors {name}", x).requires_grad_(x.requires_grad)
+                for name, x in vectors.items()
+            },
+            _labels={},
+        )
+
+    def _copy(self, name: str, source: Tensor) -> Tensor:
+        staged = self._buffer(name, source)
+        staged.copy_(source.detach())
+        return staged.to(self._device, non_blocking=True, copy=True)
+
+    def _buffer(self, name: str, like: Tensor) -> Tensor:
+        """Return memory shaped like a tensor, that of the last call if it is large enough."""
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.dtype != like.dtype or buffer.numel() < like.numel():
+            is_pinned = self._stream is not None
+            buffer = torch.empty(like.numel(), dtype=like.dtype, pin_memory=is_pinned)
+            self._buffers[name] = buffer
+        return buffer[: like.numel()].view(like.shape)
+
+
+def _tensors_of(batch: Batch) -> list[Tensor]:
+    optional = (batch.ids.weights_N, batch.weights_B)
+    return [
+        batch.ids.values_N,
+        batch.ids.offsets,
+        *(tensor for tensor in optional if tensor is not None),
+        *batch.dense.values(),
+        *batch.embedded.values(),
+    ]
