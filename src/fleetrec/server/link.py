@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetrec.core.faults import reach
 from fleetrec.core.topology import Topology
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable
@@ -25,10 +26,14 @@ WHOLE = Portion(index=0, count=1)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a worker stands that was there before: its last push, and its data behind it."""
+    """Where a worker stands that was there before: its last push, and its data behind it.
+
+    ``begun`` is what it brought to the meeting before the first step.
+    """
 
     sequence: int
     progress: bytes
+    begun: bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +81,11 @@ class Link:
         answers = self._servers.ask_all(self._message(Kind.HELLO))
         least = min(answers, key=lambda answer: answer.sequence)
         self.last_known = max(answer.sequence for answer in answers)
-        return Standing(sequence=least.sequence, progress=least.array(0, np.uint8).tobytes())
+        return Standing(
+            sequence=least.sequence,
+            progress=least.array(0, np.uint8).tobytes(),
+            begun=answers[0].array(2, np.uint8).tobytes(),  # where workers meet
+        )
 
     def pull(
         self, ids: Mapping[str, Array], *, sequence: int, wants_dense: bool = True
@@ -104,6 +113,7 @@ class Link:
             )
             for server in range(count)
         ]
+        reach("pull")
         answers = self._servers.ask_each(messages)
         self._take_dense(answers)
         rows = {
@@ -132,11 +142,15 @@ class Link:
             ).to_message(worker=self._index, incarnation=self._incarnation, sequence=sequence)
             for server, (first, last) in enumerate(self._portions())
         ]
+        reach("push")
         self._servers.ask_each(messages)
+        reach("push_done")
 
     def leave(self, number: int) -> None:
         """Say that there is no more data in a pass; returns when no worker has any."""
+        reach("leave")
         self._servers.ask_all(self._message(Kind.LEAVE, sequence=number))
+        reach("leave_done")
 
     def evict(self, number: int) -> None:
         """Let rows go that are not wanted any more after a pass."""

@@ -1,11 +1,9 @@
 """What a server answers. It acts upon a request only when the request is in its journal."""
 
-import contextlib
 import dataclasses
 import logging
-import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,12 @@ import numpy as np
 import torch
 
 from fleetrec.core.errors import CheckpointError
+from fleetrec.core.faults import reach
 from fleetrec.server import whole
 from fleetrec.server.gathers import Gathers
 from fleetrec.server.initial import take_rows
 from fleetrec.server.push import check_ids, read_push
-from fleetrec.server.recovery import Memory
+from fleetrec.server.recovery import Memory, as_a_whole
 from fleetrec.server.shard import Shard
 from fleetrec.server.spec import Portion, ServedModel, read_model
 from fleetrec.server.wire import Kind, Message, WireError, as_bytes, decode, encode
@@ -25,6 +24,7 @@ from fleetrec.server.workers import Worker, Workers
 
 logger = logging.getLogger(__name__)
 
+START = "start"  # the meeting before the first step, once the chief has loaded what there is
 FINISHED = "finished"  # a meeting that nobody waits for
 PATIENCE_S = 5.0  # that a request may wait for others before it is told for whom
 
@@ -85,6 +85,7 @@ class Service:
             self._load_state(self._memory.state(), snapshot)
         num_records = 0
         for record in self._memory.records():
+            reach("replay")
             self._replay(decode(record))
             num_records += 1
         self._is_replaying = False
@@ -119,6 +120,7 @@ class Service:
                 arrays=[
                     np.frombuffer(worker.progress, np.uint8),
                     as_bytes({"is_set_up": self._shard is not None}),
+                    np.frombuffer(self._gathers.part_of(0, START, message.worker), np.uint8),
                 ],
             )
 
@@ -179,6 +181,7 @@ class Service:
                 dense_P = np.zeros(0, np.float32)
             else:
                 version, dense_P = self._version, shard.dense.weights_P.numpy().copy()
+            reach("pull")
             return Message(kind=Kind.OK, sequence=version, arrays=[dense_P, *rows])
 
     def _wait_for_step(self, message: Message, worker: Worker) -> Message | None:
@@ -208,15 +211,18 @@ class Service:
                     f"worker {message.worker}: push {message.sequence} does not follow "
                     f"{worker.sequence}"
                 )
+            reach("push")
             self._journal(message)
+            reach("push_logged")
             if shard.model.mode == "sync":
                 self._workers.hold(message.worker, message.sequence, push)
             else:
-                with _whole():
+                with as_a_whole():
                     shard.apply([push])
                 self._version += 1
                 self._workers.note(message.worker, message.sequence, push.progress)
                 self._snapshot_if_due()
+            reach("push_done")
         return Message(kind=Kind.OK)
 
     def _leave(self, message: Message) -> Message:
@@ -227,6 +233,7 @@ class Service:
             if number < self._workers.num_passes:
                 return Message(kind=Kind.OK)
             self._workers.leave(message.worker)
+            reach("leave")
             self._apply_if_complete(number)
             waiting = self._wait(lambda: self._workers.num_passes > number, self._workers.not_left)
             return waiting or Message(kind=Kind.OK)
@@ -237,15 +244,18 @@ class Service:
         if self._workers.waited_for() or not (ends_pass or self._workers.has_held()):
             return
         done = Message(kind=Kind.APPLY, sequence=number + 1 if ends_pass else 0)
+        reach("step")
         self._journal(done)
+        reach("step_logged")
         self._apply_held(done)
+        reach("step_done")
         self._snapshot_if_due()
         self._changed.notify_all()
 
     def _apply_held(self, done: Message) -> None:
         pushes = self._workers.take_held()
         if pushes:
-            with _whole():
+            with as_a_whole():
                 self._held().apply(pushes)
             self._version += 1
         if done.sequence > 0:
@@ -265,7 +275,7 @@ class Service:
         with self._changed:
             if message.sequence >= self._num_evictions:
                 self._journal(message)
-                with _whole():
+                with as_a_whole():
                     shard.evict(epoch=message.sequence)
                 self._num_evictions = message.sequence + 1
         return Message(kind=Kind.OK)
@@ -343,7 +353,10 @@ class Service:
         if self._is_replaying or self._workers.has_held():
             return
         if self._memory.num_bytes > self._options.snapshot_bytes:
-            self._save_state()
+            try:
+                self._save_state()
+            except OSError as error:  # nothing is lost: the journal before it is still there
+                logger.warning("no snapshot could be written: %s; trying again later", error)
 
     def _save_state(self) -> None:
         """Write a snapshot; between steps only, for it has no place for pushes that are held."""
@@ -375,19 +388,3 @@ class Service:
         self._workers.load(state["workers"])
         self._gathers.load(state["gathers"])
         self._finish(*state["finished"])
-
-
-@contextlib.contextmanager
-def _whole() -> Iterator[None]:
-    """Let what follows happen as a whole, or never: a server that is half changed must not live.
-
-    What it was to do is in the journal; its successor does it from the beginning.
-    """
-    is_done = False
-    try:
-        yield
-        is_done = True
-    finally:
-        if not is_done:
-            logger.exception("a step failed in the middle; the server ends and recovers")
-            os._exit(70)

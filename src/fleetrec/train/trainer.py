@@ -9,9 +9,11 @@ from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, MismatchError
 from fleetrec.export.inference import InferenceModel, plan_inference
-from fleetrec.parallel.server import Cluster
+from fleetrec.parallel.server import Cluster, ServerStrategy
 from fleetrec.parallel.strategy import Step, Strategy
+from fleetrec.server.service import START
 from fleetrec.train.continuing import continue_run, open_newest
+from fleetrec.train.counted_steps import CountedSteps
 from fleetrec.train.events import Place
 from fleetrec.train.milestones import build_milestones
 from fleetrec.train.passes import Pass, Surroundings
@@ -43,6 +45,7 @@ class Trainer:
         self._around = around
         self._cluster = cluster
         self._phases = [build_phase(options, run, cluster) for options in run.phases]
+        self._counted = self._count_steps()
         self._position = Position()
         self._saver = Saver(
             run=run,
@@ -83,11 +86,15 @@ class Trainer:
         """Tell servers, if there are any, that this worker needs them no more."""
         for phase in self._phases:
             phase.strategy.finish()
+        if self._counted is not None:
+            self._counted.clear()
 
     def close(self) -> None:
         """Let go of other processes."""
         for phase in self._phases:
             phase.strategy.close()
+        if self._counted is not None:
+            self._counted.close()
 
     @property
     def _meeting(self) -> Strategy:
@@ -100,14 +107,18 @@ class Trainer:
         if not kept:
             return False
         self._position = Position.from_dict(json.loads(kept))
+        if self._counted is not None:
+            self._counted.take_up(self._position)
         logger.info("going on behind step %d of this worker", self._position.step)
         return True
 
     def _start(self, *, resume: bool) -> None:
         """Load what the run begins with; in a cluster the chief does, and tells where it is."""
+        if self._counted is not None:
+            self._counted.clear()
         if self._meeting.is_chief and not (resume and self._resume()):
             self._warm_start()
-        told = self._meeting.gather("start", _to_bytes(self._position), number=0)
+        told = self._meeting.gather(START, _to_bytes(self._position), number=0)
         self._position = Position.from_dict(json.loads(told[0]))
 
     def _has_more(self) -> bool:
@@ -140,6 +151,27 @@ class Trainer:
         if self._cluster is not None:  # nobody else could keep it
             strategy.keep(_to_bytes(self._position.after_batch(batch.cursor)))
         return strategy.train_step(batch)
+
+    def _count_steps(self) -> CountedSteps | None:
+        """Let figures outlive this process: what a step counts is kept before servers have it."""
+        phase = self._phases[0]
+        if self._cluster is None or not isinstance(phase.strategy, ServerStrategy):
+            return None
+        topology = self._cluster.topology
+        folder = self._around.folder.state_of(
+            num_workers=topology.num_workers, num_servers=topology.num_servers
+        )
+        counted = CountedSteps(folder / f"worker.{topology.index}.counted", phase.scoreboard)
+
+        def note(batch: Batch, step: Step) -> None:
+            counted.note(
+                self._position.after_batch(batch.cursor),
+                phase.scoreboard.tally(step.outputs, batch, step.loss),
+                num_waiting=phase.strategy.num_waiting(),
+            )
+
+        phase.strategy.before_push = note
+        return counted
 
     def _suffix(self, phase: PhaseRun) -> str:
         return f"_{phase.options.name}" if len(self._phases) > 1 else ""
