@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -type f) CMakeLists.txt
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help setup train test test-slow test-native lint types fmt bench bench-large all clean
+.PHONY: help setup train test test-slow chaos test-native lint types fmt bench bench-large all clean
 help:  ## Show the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
@@ -42,6 +42,10 @@ $(VENV)/.s3: $(VENV)/.deps
 test-slow: setup $(VENV)/.s3  ## Run the slow tests: large files, constant memory, S3
 	@echo "== slow tests"
 	@$(BIN)/python -m pytest -q -m slow
+
+chaos: setup  ## Kill, stop and starve servers and workers, 200 times and more (25 minutes)
+	@echo "== chaos"
+	@cd tests && ../$(BIN)/python -m chaos.run $(CHAOS)
 
 # Suite in three builds: as shipped, for memory and undefined behaviour, for data races. Then each
 # reader of files is fed damage for so long.

@@ -20,7 +20,8 @@ from fleetrec.server.client import ClientOptions, ServerClient
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.recovery import Memory
-from fleetrec.server.service import Service, ServiceOptions
+from fleetrec.server.service import Service
+from fleetrec.server.service_options import ServiceOptions
 from fleetrec.server.spec import Portion, ServedModel, build_stores
 from fleetrec.server.wire import Kind, Message, as_bytes
 

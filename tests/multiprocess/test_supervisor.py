@@ -117,6 +117,24 @@ def test_a_server_that_ends_too_early_is_mentioned(tmp_path, caplog):
     assert caplog.messages == ["server.0 ended by itself while workers run"]
 
 
+def test_a_worker_that_dies_when_the_servers_have_ended_does_not_wait_for_them(tmp_path):
+    done = tmp_path / "done"
+    server = SAY_PID + (
+        f"import pathlib\nwhile not pathlib.Path({str(done)!r}).exists(): time.sleep(0.01)\n"
+    )
+    worker = (
+        "import os, pathlib, signal, time\n"
+        f"log = pathlib.Path({str(tmp_path / 'server.0')!r})\n"
+        "while not log.read_text(): time.sleep(0.01)\n"
+        f"pathlib.Path({str(done)!r}).touch()\n"
+        "while pathlib.Path(f'/proc/{int(log.read_text())}').exists(): time.sleep(0.01)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    outcome = supervise(tmp_path, make_job(server=server, worker=worker))
+    assert outcome.failed == "worker.0 was killed by SIGKILL when the servers had ended"
+    assert outcome.status == 128 + signal.SIGKILL
+
+
 def test_a_command_that_cannot_be_started_is_a_failure_with_a_reason(tmp_path):
     job = make_job()
     broken = dataclasses.replace(job.workers, command=("/no/such/program",))

@@ -65,7 +65,7 @@ def run_cluster(
     resume = resume and run.kind == "train"
     run_id = (folder.run_id() if resume else None) or secrets.token_hex(8)
     folder.begin(run_id, fresh=not resume)
-    forget_servers(folder, keep=_shape(run) if resume else None)
+    forget_servers(folder, keep=_state_dir(run, folder) if resume else None)
     with run_log(folder.log):
         logger.info("Runner %s Begin", run.name)
         try:
@@ -82,15 +82,16 @@ def run_cluster(
     forget_servers(folder, keep=None)
 
 
-def forget_servers(folder: RunFolder, *, keep: str | None) -> None:
+def forget_servers(folder: RunFolder, *, keep: Path | None) -> None:
     """Remove what servers kept, but for those of a job of the same shape that shall go on."""
     for path in folder.servers.glob("*"):
-        if path.name != keep:
+        if path != keep:
             shutil.rmtree(path)
 
 
-def _shape(run: RunOptions) -> str:
-    return f"{run.cluster.num_workers}x{run.cluster.num_servers}"
+def _state_dir(run: RunOptions, folder: RunFolder) -> Path:
+    options = run.cluster
+    return folder.state_of(num_workers=options.num_workers, num_servers=options.num_servers)
 
 
 def _supervised(
@@ -103,7 +104,7 @@ def _supervised(
     def watch(_: Sequence[Child]) -> None:
         follower.look()
 
-    with job_of(command, machines, state_dir=folder.servers / _shape(run)) as job:
+    with job_of(command, machines, state_dir=_state_dir(run, folder)) as job:
         return supervise(
             job,
             machines.part,

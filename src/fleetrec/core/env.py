@@ -16,6 +16,8 @@ CERTIFICATE = "FLEETREC_TLS_CERTIFICATE"
 KEY = "FLEETREC_TLS_KEY"
 STATUS = "FLEETREC_STATUS"
 STATE = "FLEETREC_STATE"
+SNAPSHOT_BYTES = "FLEETREC_SNAPSHOT_BYTES"
+FAULTS = "FLEETREC_FAULTS"
 
 ROLE = "TRAINING_ROLE"
 ENDPOINTS = "PADDLE_PSERVERS_IP_PORT_LIST"
@@ -99,6 +101,20 @@ def read_status_path() -> Path | None:
 def read_state_path() -> Path | None:
     """Return the folder in which this server shall keep what it holds, across its own death."""
     return _path(STATE)
+
+
+def read_snapshot_bytes() -> int | None:
+    """Return how long a server's journal may become before a snapshot replaces it, if told."""
+    return _number(os.environ, SNAPSHOT_BYTES, least=1) if SNAPSHOT_BYTES in os.environ else None
+
+
+def read_faults_path() -> Path | None:
+    """Return the folder that orders this process of a job to die somewhere; see core.faults."""
+    folder = _path(FAULTS)
+    if folder is None or not has_topology():
+        return None
+    topology = read_topology()
+    return folder / f"{topology.role}.{topology.index}"
 
 
 def environment_with(added: Mapping[str, str], *, unless_set: Mapping[str, str]) -> dict[str, str]:

@@ -130,11 +130,19 @@ class Supervisor:
         return None
 
     def _may_restart(self, child: Child) -> bool:
-        """A process that was killed may; one with an error of its own would only repeat it."""
+        """A process that was killed may; one with an error of its own would only repeat it.
+
+        Servers that have ended by themselves were told by all workers that they are not needed any
+        more; a worker that is started after that would wait for them in vain.
+        """
         status = child.returncode
         assert status is not None
         is_of_use = status < 0 or status >= KILLED or status in TRY_AGAIN
-        return is_of_use and child.num_restarts < self._policy.max_restarts
+        is_too_late = child.role == "worker" and self._servers_have_ended()
+        return is_of_use and not is_too_late and child.num_restarts < self._policy.max_restarts
+
+    def _servers_have_ended(self) -> bool:
+        return bool(self._servers) and all(server.state == "finished" for server in self._servers)
 
     def _restart(self, child: Child) -> None:
         how = child.how_it_ended()
@@ -164,6 +172,8 @@ class Supervisor:
         how = failed.how_it_ended()
         if failed.num_restarts:
             how += f" after {failed.num_restarts} restarts"
+        if failed.role == "worker" and self._servers_have_ended():
+            how += " when the servers had ended"
         logger.error("%s %s; stopping the job", failed.name, how)
         self._end(self._workers, signal.SIGTERM, self._policy.end_s)
         self._end(self._servers, signal.SIGTERM, self._policy.end_s)

@@ -69,9 +69,11 @@ class GeoStrategy(ServerStrategy):
         listed = self._lookup.list_ids(batch, labels_B=labels_B)
         self._take_over({name: its.ids_N for name, its in listed.items()})
         step = self._own.train_step(batch)
+        self.before_push(batch, step)
         for name, its in listed.items():
             self._seen[name].append(its)
         self._num_batches += 1
+        self._num_unsent += 1
         self._num_samples += batch.num_samples
         self._event_time = batch.event_time
         if self._num_batches % self._push_steps == 0:
@@ -87,7 +89,12 @@ class GeoStrategy(ServerStrategy):
         self._own.end_pass(epoch=epoch)
         self._begin_round()
 
+    def num_waiting(self) -> int:
+        """Return how many steps the servers have heard nothing of."""
+        return self._num_unsent
+
     def _begin_round(self) -> None:
+        self._num_unsent = 0
         self._num_samples = 0
         self._event_time = 0
         self._is_dense_fresh = False

@@ -1,7 +1,7 @@
 """Several workers make the steps; servers hold the rows and the dense network."""
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.errors import CheckpointError
+from fleetrec.core.faults import reach
 from fleetrec.embedding.native_store import identity_of
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.embedding.remote_lookup import Listed, RemoteLookup, Rows
@@ -51,6 +52,8 @@ class ServerStrategy:
         frozen: Collection[str] = (),
     ) -> None:
         collection = model.embedding_collection()
+        # Called with a step before servers hear of it, by whom keeps something of every step.
+        self.before_push: Callable[[Batch, Step], None] = lambda *_: None
         self._model = model.to(device)
         self._transfer = transfer_to(device)
         self._seed = seed
@@ -83,6 +86,9 @@ class ServerStrategy:
             1 if cluster.mode == "sync" else cluster.communicator.max_send_grad_num_before_recv
         )
         self._progress, buffers = split_kept(standing.progress)
+        if self.is_chief and not self._progress:
+            # It has loaded already what the run begins with; others may have made steps since.
+            self._progress = standing.begun
         model.load_state_dict(buffers, strict=False)
 
     @property
@@ -148,6 +154,7 @@ class ServerStrategy:
         self._model.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self._transfer.bring_back(sent, looked_up.vectors)
+        reach("compute")
         told = Told(
             progress=join_kept(self._progress, self._model),
             num_samples=batch.num_samples,
@@ -155,10 +162,12 @@ class ServerStrategy:
             grads_P=self._flat.grads(),
             tables=self._lookup.sum(looked_up),
         )
+        detached = {name: value.detach() for name, value in outputs.items()}
+        step = Step(outputs=detached, loss=loss.detach())
+        self.before_push(batch, step)
         self._sender.send(told, sequence=sequence)
         self._sequence = sequence
-        detached = {name: value.detach() for name, value in outputs.items()}
-        return Step(outputs=detached, loss=loss.detach())
+        return step
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Step:
@@ -213,6 +222,7 @@ class ServerStrategy:
         for name in self._tables:
             (directory / name).mkdir(parents=True)
         found = self._link.save(directory, shards_each)
+        reach("save")
         return {
             name: WrittenTable(
                 record=record_of_parts(

@@ -11,7 +11,7 @@ from fleetrec.core.env import read_token
 from fleetrec.core.errors import FleetRecError
 from fleetrec.core.leaving import leave
 from fleetrec.server.endpoint import Security
-from fleetrec.server.serve import ServerOptions, serve
+from fleetrec.server.serve import SNAPSHOT_BYTES, ServerOptions, serve
 
 
 def main() -> int:
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--snapshot-bytes",
         type=int,
-        default=1 << 28,
+        default=SNAPSHOT_BYTES,
         help="length of the journal after which a snapshot replaces it",
     )
     parser.add_argument(

@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 
 from fleetrec.core.errors import CheckpointError, FleetRecError, MismatchError, UnavailableError
+from fleetrec.core.faults import reach
 from fleetrec.server.endpoint import ERROR_KEY, METHOD, SERVICE, TOKEN_KEY
 from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, cut, decode, encode
 
@@ -60,6 +61,7 @@ class ServerClient:
             answer = self._try(content)
             now = time.monotonic()
             if isinstance(answer, Message) and answer.kind != Kind.WAIT:
+                reach("answered")
                 return answer
             if isinstance(answer, Message):
                 begin = now  # it lives

@@ -21,6 +21,10 @@ class Gathers:
         """Tell whether a worker has brought its part."""
         return worker in self._brought.get((number, name), {})
 
+    def part_of(self, number: int, name: str, worker: int) -> bytes:
+        """Return what a worker has brought; nothing if it has not come."""
+        return self._brought.get((number, name), {}).get(worker, b"")
+
     def bring(self, number: int, name: str, worker: int, content: bytes) -> None:
         """Add the part of a worker."""
         self._brought.setdefault((number, name), {}).setdefault(worker, content)

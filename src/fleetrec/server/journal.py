@@ -44,9 +44,14 @@ class JournalWriter:
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         self._offset = 0
         self._is_broken = False
-        self._write(MAGIC)
-        if durability == "disk":
-            sync_directory(directory)
+        try:
+            self._write(MAGIC)
+            if durability == "disk":
+                sync_directory(directory)
+        except OSError:  # a disk that is full: the next attempt must find nothing of this one
+            self.close()
+            self._path.unlink()
+            raise
 
     @property
     def num_bytes(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetrec.core.faults import reach
 from fleetrec.core.topology import Topology
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable
@@ -16,7 +17,7 @@ from fleetrec.embedding.remote_lookup import Rows, RowStep
 from fleetrec.server.client import ClientOptions, ServerGroup
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.routing import empty_push, route, split_step
-from fleetrec.server.service import FINISHED
+from fleetrec.server.service_options import FINISHED
 from fleetrec.server.spec import Portion, ServedModel, build_stores
 from fleetrec.server.wire import Array, Kind, Message, as_bytes, text_array
 
@@ -25,10 +26,14 @@ WHOLE = Portion(index=0, count=1)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a worker stands that was there before: its last push, and its data behind it."""
+    """Where a worker stands that was there before: its last push, and its data behind it.
+
+    ``begun`` is what it brought to the meeting before the first step.
+    """
 
     sequence: int
     progress: bytes
+    begun: bytes
     num_passes: int = 0  # that all workers have left
 
 
@@ -80,6 +85,7 @@ class Link:
         return Standing(
             sequence=least.sequence,
             progress=least.array(0, np.uint8).tobytes(),
+            begun=answers[0].array(2, np.uint8).tobytes(),  # where workers meet
             num_passes=min(answer.plain(1)["num_passes"] for answer in answers),
         )
 
@@ -109,6 +115,7 @@ class Link:
             )
             for server in range(count)
         ]
+        reach("pull")
         answers = self._servers.ask_each(messages)
         self._take_dense(answers)
         rows = {
@@ -137,11 +144,15 @@ class Link:
             ).to_message(worker=self._index, incarnation=self._incarnation, sequence=sequence)
             for server, (first, last) in enumerate(self._portions())
         ]
+        reach("push")
         self._servers.ask_each(messages)
+        reach("push_done")
 
     def leave(self, number: int) -> None:
         """Say that there is no more data in a pass; returns when no worker has any."""
+        reach("leave")
         self._servers.ask_all(self._message(Kind.LEAVE, sequence=number))
+        reach("leave_done")
 
     def evict(self, number: int) -> None:
         """Let rows go that are not wanted any more after a pass."""

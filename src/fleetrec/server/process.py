@@ -9,13 +9,16 @@ from pathlib import Path
 from fleetrec.core.env import (
     STATE,
     read_certificate,
+    read_snapshot_bytes,
     read_state_path,
     read_status_path,
     read_token,
 )
+from fleetrec.core.errors import CheckpointError
 from fleetrec.core.topology import Topology
 from fleetrec.server.endpoint import Security
-from fleetrec.server.serve import ServerOptions, serve
+from fleetrec.server.journal import JournalError
+from fleetrec.server.serve import SNAPSHOT_BYTES, ServerOptions, serve
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +51,16 @@ def serve_until_told(topology: Topology, directory: Path, *, initial: Path | Non
         directory=directory,
         initial=initial,
         status=read_status_path(),
+        snapshot_bytes=read_snapshot_bytes() or SNAPSHOT_BYTES,
         security=_security(),
     )
-    serve(options, is_stopped=is_stopped)
+    try:
+        serve(options, is_stopped=is_stopped)
+    except (CheckpointError, JournalError) as error:
+        raise CheckpointError(
+            f"{error}; what servers keep cannot be used: remove {directory.parent}, then --resume "
+            "goes on from the last checkpoint"
+        ) from error
 
 
 def _security() -> Security:

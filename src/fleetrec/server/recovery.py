@@ -1,17 +1,21 @@
 """The folder of a server: snapshots of what it holds, and the journal behind them."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import logging
 import os
 import shutil
+import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from fleetrec.checkpoint.publish import publish
-from fleetrec.core.errors import UnavailableError
+from fleetrec.core.errors import CheckpointError, UnavailableError
+from fleetrec.core.faults import reach
 from fleetrec.server.journal import (
     Durability,
     JournalWriter,
@@ -23,6 +27,8 @@ from fleetrec.server.journal import (
 logger = logging.getLogger(__name__)
 
 STATE_FILE = "state.json"
+SUMS_FILE = "sums.json"
+ROOM_S = 1.0  # between two looks whether a full disk has room
 _PREFIX = "snapshot-"
 
 
@@ -48,9 +54,10 @@ class Memory:
         return found[-1] if found else None
 
     def state(self) -> dict[str, Any]:
-        """Return what the newest snapshot says beside tables and tensors."""
+        """Return what the newest snapshot says beside tables and tensors, which must be sound."""
         newest = self.snapshot()
         assert newest is not None
+        _check_sums(newest)
         state: dict[str, Any] = json.loads((newest / STATE_FILE).read_text(encoding="utf-8"))
         return state
 
@@ -61,7 +68,7 @@ class Memory:
         first = _number(newest) if newest is not None else (numbers[0] if numbers else 1)
         yield from read_journal(self._directory, first=first)
         numbers = segment_numbers(self._directory)
-        self._begin(max([first - 1, *numbers]) + 1)
+        self._begin_when_there_is_room(max([first - 1, *numbers]) + 1)
 
     @property
     def num_bytes(self) -> int:
@@ -84,9 +91,12 @@ class Memory:
 
         def fill(staging: Path) -> None:
             write(staging)
+            reach("snapshot")
             (staging / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
+            (staging / SUMS_FILE).write_text(json.dumps(_sums(staging)), encoding="utf-8")
 
         publish(self._directory / f"{_PREFIX}{number:010d}", fill)
+        reach("snapshot_published")
         self._snapshot_bytes = _size_of(self.snapshot())
         self._sweep(number)
 
@@ -101,6 +111,19 @@ class Memory:
     def _journal(self) -> JournalWriter:
         assert self._writer is not None, "records() comes first"
         return self._writer
+
+    def _begin_when_there_is_room(self, number: int) -> None:
+        """Wait for the end of a full disk: to end would not make room, but use up restarts."""
+        while True:
+            try:
+                self._begin(number)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                logger.warning("cannot serve yet: %s", error)
+                time.sleep(ROOM_S)
+            else:
+                return
 
     def _begin(self, number: int) -> None:
         writer = JournalWriter(self._directory, number, durability=self._durability)
@@ -142,6 +165,24 @@ def _size_of(snapshot: Path | None) -> int:
 
 def _number(snapshot: Path) -> int:
     return int(snapshot.name.removeprefix(_PREFIX))
+
+
+def _sums(snapshot: Path) -> dict[str, int]:
+    """Return the CRC of every file but those of tables, which have checksums of their own."""
+    files = [path for path in snapshot.iterdir() if path.is_file() and path.name != SUMS_FILE]
+    return {path.name: zlib.crc32(path.read_bytes()) for path in sorted(files)}
+
+
+def _check_sums(snapshot: Path) -> None:
+    try:
+        expected: Any = json.loads((snapshot / SUMS_FILE).read_text(encoding="utf-8"))
+        found = _sums(snapshot)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{snapshot / SUMS_FILE}: damaged: {error}") from error
+    if found != expected:
+        listed = expected if isinstance(expected, dict) else {}
+        wrong = [name for name, crc in found.items() if crc != listed.get(name)]
+        raise CheckpointError(f"{snapshot}: damaged: {', '.join(wrong) or 'a file is missing'}")
 
 
 def _lock(directory: Path) -> int:

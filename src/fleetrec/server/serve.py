@@ -12,13 +12,15 @@ from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.figures import Figures, FiguresPage
 from fleetrec.server.journal import Durability
 from fleetrec.server.recovery import Memory
-from fleetrec.server.service import Service, ServiceOptions
+from fleetrec.server.service import Service
+from fleetrec.server.service_options import ServiceOptions
 from fleetrec.server.spec import Portion
 from fleetrec.server.telling import Teller
 
 logger = logging.getLogger(__name__)
 
 
+SNAPSHOT_BYTES = 1 << 28  # of journal, after which a snapshot replaces it
 LOOK_S = 0.2  # between two looks whether all workers have finished
 
 
@@ -34,7 +36,7 @@ class ServerOptions:
     initial: Path | None = None  # a checkpoint with whose rows a new server begins
     status: Path | None = None  # where to tell how it goes
     durability: Durability = "process"
-    snapshot_bytes: int = 1 << 28
+    snapshot_bytes: int = SNAPSHOT_BYTES
     metrics_port: int | None = None
     security: Security = dataclasses.field(default_factory=Security)
 

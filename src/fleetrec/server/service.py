@@ -1,6 +1,5 @@
 """What a server answers. It acts upon a request only when the request is in its journal."""
 
-import dataclasses
 import logging
 import threading
 from collections.abc import Callable
@@ -11,31 +10,19 @@ import numpy as np
 import torch
 
 from fleetrec.core.errors import CheckpointError
+from fleetrec.core.faults import reach
 from fleetrec.server import whole
 from fleetrec.server.gathers import Gathers
 from fleetrec.server.initial import take_rows
 from fleetrec.server.push import check_ids, read_push
 from fleetrec.server.recovery import Memory, all_or_nothing
+from fleetrec.server.service_options import FINISHED, START, ServiceOptions
 from fleetrec.server.shard import Shard
-from fleetrec.server.spec import Portion, ServedModel, read_model
+from fleetrec.server.spec import ServedModel, read_model
 from fleetrec.server.wire import Kind, Message, WireError, as_bytes, decode, encode
 from fleetrec.server.workers import Worker, Workers
 
 logger = logging.getLogger(__name__)
-
-FINISHED = "finished"  # a meeting that nobody waits for
-PATIENCE_S = 5.0  # that a request may wait for others before it is told for whom
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceOptions:
-    """How a server keeps what it holds."""
-
-    portion: Portion
-    num_workers: int
-    initial: Path | None = None  # a checkpoint with whose rows a new server begins
-    snapshot_bytes: int = 1 << 28  # of journal, after which a snapshot replaces it
-    patience_s: float = PATIENCE_S
 
 
 class Service:
@@ -84,6 +71,7 @@ class Service:
             self._load_state(self._memory.state(), snapshot)
         num_records = 0
         for record in self._memory.records():
+            reach("replay")
             self._replay(decode(record))
             num_records += 1
         self._is_replaying = False
@@ -123,6 +111,7 @@ class Service:
                             "num_passes": self._workers.num_passes,
                         }
                     ),
+                    np.frombuffer(self._gathers.part_of(0, START, message.worker), np.uint8),
                 ],
             )
 
@@ -189,6 +178,7 @@ class Service:
                 dense_P = np.zeros(0, np.float32)
             else:
                 version, dense_P = self._version, shard.dense.weights_P.numpy().copy()
+            reach("pull")
             return Message(kind=Kind.OK, sequence=version, arrays=[dense_P, *rows])
 
     def _wait_for_step(self, message: Message, worker: Worker) -> Message | None:
@@ -218,7 +208,9 @@ class Service:
                     f"worker {message.worker}: push {message.sequence} does not follow "
                     f"{worker.sequence}"
                 )
+            reach("push")
             self._journal(message)
+            reach("push_logged")
             if shard.model.mode == "sync":
                 self._workers.hold(message.worker, message.sequence, push)
             else:
@@ -227,6 +219,7 @@ class Service:
                 self._version += 1
                 self._workers.note(message.worker, message.sequence, push.progress)
                 self._snapshot_if_due()
+            reach("push_done")
         return Message(kind=Kind.OK)
 
     def _leave(self, message: Message) -> Message:
@@ -237,6 +230,7 @@ class Service:
             if number < self._workers.num_passes:
                 return Message(kind=Kind.OK)
             self._workers.leave(message.worker)
+            reach("leave")
             self._apply_if_complete(number)
             waiting = self._wait(lambda: self._workers.num_passes > number, self._workers.not_left)
             return waiting or Message(kind=Kind.OK)
@@ -247,8 +241,11 @@ class Service:
         if self._workers.waited_for() or not (ends_pass or self._workers.has_held()):
             return
         done = Message(kind=Kind.APPLY, sequence=number + 1 if ends_pass else 0)
+        reach("step")
         self._journal(done)
+        reach("step_logged")
         self._apply_held(done)
+        reach("step_done")
         self._snapshot_if_due()
         self._changed.notify_all()
 
@@ -355,7 +352,10 @@ class Service:
         # A journal may become as long as what would replace it: so at most half of all writing is
         # snapshots, however large the tables are.
         if self._memory.num_bytes > max(self._options.snapshot_bytes, self._memory.snapshot_bytes):
-            self._save_state()
+            try:
+                self._save_state()
+            except OSError as error:  # nothing is lost: the journal before it is still there
+                logger.warning("no snapshot could be written: %s; trying again later", error)
 
     def _save_state(self) -> None:
         """Write a snapshot; between steps only, for it has no place for pushes that are held."""

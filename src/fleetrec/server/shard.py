@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fleetrec._native import Cut, read_snapshot
 from fleetrec.core.event_time import event_time_of
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable
-from fleetrec.embedding.snapshot import SUFFIX
+from fleetrec.embedding.snapshot import SUFFIX, translated
 from fleetrec.server.dense import DensePart
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.spec import Portion, ServedModel, build_stores
@@ -94,16 +94,15 @@ class Shard:
             Cut(store.table).write(folder, kind="base")
         counts = {name: store.table.stats() for name, store in self.stores.items()}
         (directory / COUNTS_FILE).write_text(json.dumps(counts))
-        save_file(
-            {key: value.clone() for key, value in self.dense.state().items()},
-            directory / DENSE_FILE,
-        )
+        state = {key: value.clone() for key, value in self.dense.state().items()}
+        (directory / DENSE_FILE).write_bytes(save(state))  # a full disk is an OSError here
 
     def read_folder(self, directory: Path) -> None:
         """Take up what ``write`` wrote."""
         counts: Mapping[str, Mapping[str, int]] = json.loads((directory / COUNTS_FILE).read_text())
         for name, store in self.stores.items():
-            read_snapshot(store.table, [directory / TABLES / name])
+            with translated():
+                read_snapshot(store.table, [directory / TABLES / name])
             store.table.restore_counts(
                 created=counts[name]["created"], evicted=counts[name]["evicted"]
             )

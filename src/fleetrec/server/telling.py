@@ -1,9 +1,12 @@
 """A server tells those who watch it how it goes."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from fleetrec.core.status import Status, write_status
+
+logger = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
 
@@ -33,5 +36,8 @@ class Teller:
         if seconds < INTERVAL_S:
             return
         per_s = (counted - self._counted) / seconds
-        write_status(self._path, Status(per_s=per_s, queue=self._num_held()))
+        try:
+            write_status(self._path, Status(per_s=per_s, queue=self._num_held()))
+        except OSError as error:  # a server does not end because nobody can watch it
+            logger.warning("%s: cannot be written: %s", self._path, error)
         self._time, self._counted = now, counted

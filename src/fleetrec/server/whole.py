@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from fleetrec.core.faults import reach
 from fleetrec.embedding.record import StoredTable
 from fleetrec.server.dense import WEIGHTS
 from fleetrec.server.shard import Shard
@@ -20,10 +21,12 @@ def save(shard: Shard, message: Message) -> Message:
     with _wrong_fields():
         wanted = message.plain()
         directory = Path(wanted["directory"])
-        written = {
-            name: shard.write_table(name, directory / name, shards_each=count, version=version)
-            for name, (count, version) in wanted["tables"].items()
-        }
+        written = {}
+        for name, (count, version) in wanted["tables"].items():
+            written[name] = shard.write_table(
+                name, directory / name, shards_each=count, version=version
+            )
+            reach("save")
     return Message(kind=Kind.OK, arrays=[as_bytes({"tables": written, "stats": shard.stats()})])
 
 

@@ -39,6 +39,10 @@ class RunFolder:
         """Where servers keep what they hold while the run is not over."""
         return self.path / "servers"
 
+    def state_of(self, *, num_workers: int, num_servers: int) -> Path:
+        """Return where the processes of a job of this shape keep what outlives them."""
+        return self.servers / f"{num_workers}x{num_servers}"
+
     def begin(self, run_id: str, *, fresh: bool) -> None:
         """Note the identity of the run; a fresh run starts with empty logs."""
         self.path.mkdir(parents=True, exist_ok=True)

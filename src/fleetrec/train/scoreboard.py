@@ -3,45 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 
-import torch
-from safetensors.torch import load, save
 from torch import Tensor
 
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import ModelError
-from fleetrec.tasks.metric import Metric
 from fleetrec.tasks.task import Outputs, Task
-
-
-class _Tally:
-    """The metrics of all tasks and the mean loss, over some stretch of data."""
-
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.metrics: list[Metric] = [task.new_metric() for task in tasks]
-        self.loss = torch.zeros(2, dtype=torch.float64)  # sum over samples, samples
-
-    def merge(self, other: "_Tally") -> None:
-        for mine, theirs in zip(self.metrics, other.metrics, strict=True):
-            mine.merge(theirs)
-        self.loss += other.loss
-
-    def reset(self) -> None:
-        for metric in self.metrics:
-            metric.reset()
-        self.loss.zero_()
-
-    def counters(self) -> dict[str, Tensor]:
-        named = {
-            f"{index}.{name}": counter
-            for index, metric in enumerate(self.metrics)
-            for name, counter in metric.counters().items()
-        }
-        return {"loss": self.loss, **named}
-
-    def load(self, counters: Mapping[str, Tensor]) -> None:
-        self.loss.copy_(counters["loss"])
-        for index, metric in enumerate(self.metrics):
-            metric.load(_below(f"{index}.", counters))
+from fleetrec.train.tally import Tally, below
 
 
 class Scoreboard:
@@ -49,8 +16,9 @@ class Scoreboard:
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._tasks = tuple(tasks)
-        self._pass = _Tally(tasks)
-        self._interval = _Tally(tasks)
+        self._pass = Tally(tasks)
+        self._interval = Tally(tasks)
+        self._scratch = Tally(tasks)
 
     def count(self, outputs: Outputs, batch: Batch, loss: Tensor) -> None:
         """Add a batch."""
@@ -60,10 +28,24 @@ class Scoreboard:
                 f"the loss is {mean_loss} after {batch.cursor.samples} samples of this epoch: "
                 "lower learning_rate, or look for extreme values in the data"
             )
-        for task, metric in zip(self._tasks, self._interval.metrics, strict=True):
-            task.count(metric, outputs, batch)
-        self._interval.loss[0] += mean_loss * batch.num_samples
-        self._interval.loss[1] += batch.num_samples
+        self._interval.count(outputs, batch, mean_loss)
+
+    def tally(self, outputs: Outputs, batch: Batch, loss: Tensor) -> bytes:
+        """Return what a batch counts, without counting it."""
+        self._scratch.count(outputs, batch, float(loss))
+        return self._scratch.take()
+
+    def add(self, tallied: Sequence[bytes]) -> None:
+        """Count what was tallied before, maybe by another process."""
+        for one in tallied:
+            self._interval.merge(self._read(one))
+
+    def merge_tallied(self, tallied: Sequence[bytes]) -> bytes:
+        """Put several into one, without counting them."""
+        whole = Tally(self._tasks)
+        for one in tallied:
+            whole.merge(self._read(one))
+        return whole.take()
 
     def end_interval(self) -> dict[str, float]:
         """Return the headline of the pass so far, and that of the interval as BATCH_...."""
@@ -96,25 +78,33 @@ class Scoreboard:
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take up the counters of ``state``."""
-        self._pass.load(_below("pass.", state))
-        self._interval.load(_below("interval.", state))
+        self._pass.load(below("pass.", state))
+        self._interval.load(below("interval.", state))
 
     def to_bytes(self) -> bytes:
-        """Return all counters, for other workers."""
-        return save(self.state())
+        """Return all that was counted, for other workers."""
+        whole = Tally(self._tasks)
+        whole.merge(self._pass)
+        whole.merge(self._interval)
+        return whole.take()
 
     def load_sum(self, parts: Sequence[bytes]) -> None:
         """Take up the sum of what several workers have counted."""
         if len(parts) == 1:
             return
-        states = [load(part) for part in parts]
-        self.load_state({name: _sum([state[name] for state in states]) for name in states[0]})
+        self.reset()
+        self.add(parts)
+
+    def _read(self, tallied: bytes) -> Tally:
+        tally = Tally(self._tasks)
+        tally.load_bytes(tallied)
+        return tally
 
     def _close(self) -> None:
         self._pass.merge(self._interval)
         self._interval.reset()
 
-    def _headline(self, tally: _Tally) -> dict[str, float]:
+    def _headline(self, tally: Tally) -> dict[str, float]:
         return {
             _name(task, key): value
             for task, metric in zip(self._tasks, tally.metrics, strict=True)
@@ -122,16 +112,8 @@ class Scoreboard:
         }
 
 
-def _below(prefix: str, counters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in counters.items() if k.startswith(prefix)}
-
-
 def _name(task: Task, figure: str) -> str:
     return f"{figure}_{task.name}" if task.name else figure
-
-
-def _sum(counters: Sequence[Tensor]) -> Tensor:
-    return torch.stack(list(counters)).sum(dim=0)
 
 
 def _mean(loss: Tensor) -> float:

@@ -9,11 +9,15 @@ from pathlib import Path
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, MismatchError
+from fleetrec.core.topology import Topology
 from fleetrec.export.inference import InferenceModel, plan_inference
 from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.ranks import Ranks
+from fleetrec.parallel.server import ServerStrategy
 from fleetrec.parallel.strategy import Step, Strategy
+from fleetrec.server.service_options import START
 from fleetrec.train.continuing import continue_run, open_newest
+from fleetrec.train.counted_steps import CountedSteps
 from fleetrec.train.events import Place
 from fleetrec.train.milestones import build_milestones
 from fleetrec.train.passes import Pass, Surroundings
@@ -50,6 +54,7 @@ class Trainer:
         self._index = topology.index if topology else 0
         self._num_places = topology.num_workers if topology else 1
         self._phases = [build_phase(options, run, company) for options in run.phases]
+        self._counted = None if topology is None else self._count_steps(topology)
         self._position = Position()
         self._starts: tuple[Position, ...] = ()  # of all workers, if they differ
         self._saver = Saver(
@@ -91,11 +96,15 @@ class Trainer:
         """Tell servers, if there are any, that this worker needs them no more."""
         for phase in self._phases:
             phase.strategy.finish()
+        if self._counted is not None:
+            self._counted.clear()
 
     def close(self) -> None:
         """Let go of other processes."""
         for phase in self._phases:
             phase.strategy.close()
+        if self._counted is not None:
+            self._counted.close()
 
     @property
     def _meeting(self) -> Strategy:
@@ -107,17 +116,22 @@ class Trainer:
         kept = self._meeting.recall()
         if not kept:
             return False
-        self._position = Position.from_dict(json.loads(kept))
+        told = json.loads(kept)
+        self._position = Position.from_dict(told[0] if isinstance(told, list) else told)
+        if self._counted is not None:
+            self._counted.take_up(self._position)
         logger.info("going on behind step %d of this worker", self._position.step)
         return True
 
     def _start(self, *, resume: bool) -> None:
         """Load what the run begins with; in a cluster the chief does, and tells where it is."""
+        if self._counted is not None:
+            self._counted.clear()
         if self._meeting.is_chief and not (resume and self._resume()):
             self._warm_start()
         own = self._starts or (self._position,)
         content = json.dumps([position.to_dict() for position in own]).encode()
-        told = json.loads(self._meeting.gather("start", content, number=0)[0])
+        told = json.loads(self._meeting.gather(START, content, number=0)[0])
         self._position = Position.from_dict(told[self._index if len(told) > 1 else 0])
 
     def _has_more(self) -> bool:
@@ -150,6 +164,25 @@ class Trainer:
         if not self._is_alone:  # nobody else could keep it
             strategy.keep(_to_bytes(self._position.after_batch(batch.cursor)))
         return strategy.train_step(batch)
+
+    def _count_steps(self, topology: Topology) -> CountedSteps:
+        """Let figures outlive this process: what a step counts is kept before servers have it."""
+        phase = self._phases[0]
+        assert isinstance(phase.strategy, ServerStrategy)
+        folder = self._around.folder.state_of(
+            num_workers=topology.num_workers, num_servers=topology.num_servers
+        )
+        counted = CountedSteps(folder / f"worker.{topology.index}.counted", phase.scoreboard)
+
+        def note(batch: Batch, step: Step) -> None:
+            counted.note(
+                self._position.after_batch(batch.cursor),
+                phase.scoreboard.tally(step.outputs, batch, step.loss),
+                num_waiting=phase.strategy.num_waiting(),
+            )
+
+        phase.strategy.before_push = note
+        return counted
 
     def _suffix(self, phase: PhaseRun) -> str:
         return f"_{phase.options.name}" if len(self._phases) > 1 else ""

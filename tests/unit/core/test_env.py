@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrec.core.env import read_certificate, topology_of
+from fleetrec.core.env import read_certificate, read_snapshot_bytes, topology_of
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.topology import Topology
 
@@ -84,3 +84,12 @@ def test_a_certificate_needs_its_key(monkeypatch, tmp_path):
 def test_a_topology_that_cannot_be_is_refused():
     with pytest.raises(ValueError, match="server 2 of 2 does not exist"):
         Topology(role="server", index=2, num_workers=1, num_servers=2, server_endpoints=("a", "b"))
+
+
+def test_the_length_of_a_journal_is_told_or_not(monkeypatch):
+    assert read_snapshot_bytes() is None
+    monkeypatch.setenv("FLEETREC_SNAPSHOT_BYTES", "4096")
+    assert read_snapshot_bytes() == 4096
+    monkeypatch.setenv("FLEETREC_SNAPSHOT_BYTES", "much")
+    with pytest.raises(ConfigError, match="FLEETREC_SNAPSHOT_BYTES: expected a whole number"):
+        read_snapshot_bytes()

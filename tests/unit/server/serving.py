@@ -11,7 +11,8 @@ from fleetrec.server.client import ClientOptions
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.link import Link, Step
 from fleetrec.server.recovery import Memory
-from fleetrec.server.service import Service, ServiceOptions
+from fleetrec.server.service import Service
+from fleetrec.server.service_options import ServiceOptions
 from fleetrec.server.spec import Portion, ServedModel
 
 TOKEN = "secret"

@@ -1,8 +1,12 @@
 """What a server remembers, and what it refuses to believe."""
 
+import errno
+import os
+
 import pytest
 
 from fleetrec.core.errors import UnavailableError
+from fleetrec.server import recovery
 from fleetrec.server.journal import JournalError, JournalWriter, read_journal, segment_path
 from fleetrec.server.recovery import Memory
 from fleetrec.server.wire import Kind, Message, encode
@@ -69,3 +73,34 @@ def test_two_servers_cannot_share_a_folder(tmp_path):
         Memory(tmp_path, durability="process")
     memory.close()
     Memory(tmp_path, durability="process").close()
+
+
+def test_a_file_that_could_not_be_begun_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        with pytest.raises(OSError, match="No space left"):
+            JournalWriter(tmp_path, 1, durability="process")
+    assert not list(tmp_path.iterdir())
+    assert write(tmp_path).exists()
+
+
+def test_a_server_that_starts_on_a_full_disk_waits_for_room(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(recovery, "ROOM_S", 0.0)
+    writing = os.write
+    attempts = iter(range(3))
+
+    def fail_at_first(descriptor, content):
+        if next(attempts, None) is not None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return writing(descriptor, content)
+
+    monkeypatch.setattr(os, "write", fail_at_first)
+    memory = Memory(tmp_path, durability="process")
+    assert list(memory.records()) == []
+    memory.append(RECORDS[0])
+    memory.close()
+    assert list(read_journal(tmp_path, first=1)) == RECORDS[:1]
+    assert caplog.text.count("cannot serve yet") == 3

@@ -1,12 +1,18 @@
 """A server's state, across its own death, without a wire."""
 
+import errno
+import os
+import tempfile
+
 import numpy as np
 import pytest
 
+from fleetrec.core.errors import CheckpointError
 from fleetrec.embedding.remote_lookup import Listed
 from fleetrec.server.push import Push, RowPush
+from fleetrec.server.service_options import START
 from fleetrec.server.spec import Portion
-from fleetrec.server.wire import Kind, Message, WireError, as_bytes
+from fleetrec.server.wire import Kind, Message, WireError, as_bytes, text_array
 from unit.server.serving import MODEL, make_service
 
 SYNC = MODEL.model_copy(update={"mode": "sync"})
@@ -166,3 +172,46 @@ def test_listed_ids_are_taken_by_place():
     counts = np.arange(3, dtype=np.uint32)
     listed = Listed(ids_N=np.array([5, 6, 7]), shows_N=counts, clicks_N=counts)
     assert listed.at(np.array([2, 0])).ids_N.tolist() == [7, 5]
+
+
+@pytest.mark.parametrize("model", [MODEL, SYNC])
+def test_a_snapshot_that_cannot_be_written_holds_up_nobody(tmp_path, monkeypatch, caplog, model):
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    held = Held(tmp_path, model=model, snapshot_bytes=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "mkdtemp", fail)
+        held.push(1)
+        assert held.pull(2).kind == Kind.OK
+    assert "no snapshot could be written" in caplog.text
+    dense = held.dense()
+    assert dense == [-1.0] * MODEL.num_dense
+    held.restart()
+    assert held.dense() == dense
+
+
+@pytest.mark.parametrize(
+    "name", ["state.json", "counts.json", "dense.safetensors", "sums.json", "tables/t/*"]
+)
+def test_a_damaged_snapshot_is_refused_by_name(tmp_path, name):
+    held = Held(tmp_path, snapshot_bytes=1)
+    held.push(1)
+    (path,) = tmp_path.glob(f"snapshot-*/{name}")
+    whole = path.read_bytes()
+    for place in range(0, len(whole), max(1, len(whole) // 20)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        with pytest.raises(CheckpointError, match=path.parent.name):
+            held.restart()
+    path.write_bytes(whole)
+    held.restart()
+    assert held.dense() == [-1.0] * MODEL.num_dense
+
+
+def test_a_worker_learns_again_what_it_began_with(tmp_path):
+    held = Held(tmp_path, num_workers=2)
+    brought = [text_array(START), np.frombuffer(b"epoch 3", np.uint8)]
+    assert held.ask(Kind.GATHER, worker=0, arrays=brought).kind == Kind.WAIT
+    held.restart()
+    begun = [held.ask(Kind.HELLO, worker=worker).array(2, np.uint8).tobytes() for worker in (0, 1)]
+    assert begun == [b"epoch 3", b""]
