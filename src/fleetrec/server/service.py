@@ -1,5 +1,6 @@
 """What a server answers. It acts upon a request only when the request is in its journal."""
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Callable
