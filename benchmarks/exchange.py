@@ -1,10 +1,11 @@
-"""What ranks send to each other in a step, beside what ``fleetrec plan`` says they will.
+"""What ranks send to each other in a step, and how long one takes, beside what a plan says.
 
-Bytes do not depend on how busy a machine is, so this is the part of a plan that can be held to.
+Bytes do not depend on how busy a machine is, so they are the part of a plan that can be held to.
 """
 
 import dataclasses
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -13,15 +14,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from benchmarks.figure import Figure
 from benchmarks.job import dnn_run
 from fleetrec.config.job import ClusterOptions, RunOptions
-from fleetrec.launch.local import Policy
+from fleetrec.launch.local import Policy, num_threads
 from fleetrec.launch.ranks import RankJob, run_ranks
-from fleetrec.planning.study import look_at_data, open_phase, table_loads
+from fleetrec.planning.cost import Network, step_time
+from fleetrec.planning.study import look_at_data, open_phase, study, table_loads
 from fleetrec.planning.traffic import table_bytes
 
-RANKS = (2, 4)
+RANKS = (1, 2, 4)
+LOOPBACK = Network(bytes_per_s=1e9, latency_s=2e-4)  # of one machine, by gloo
 NUM_BATCHES = 32  # that a plan looks at
 TARGET = 0.9  # the smaller of planned and counted bytes over the larger
 
@@ -32,7 +37,8 @@ class Counted:
 
     num_steps: int
     num_bytes: int  # sent to other ranks
-    seconds: float
+    seconds: float  # of the exchange
+    step_s: float = 0.0  # the usual time of a whole step
 
 
 Train = Callable[[RunOptions], Sequence[Counted]]  # on all ranks; gives what each has counted
@@ -65,8 +71,39 @@ def measure(part: Path, *, batch_size: int, train: Train = train_on_ranks) -> li
                 num_workers=num_ranks, fleet_mode="collective", placement=placement
             )
             run = dnn_run(part, batch_size=batch_size, cluster=cluster)
-            figures += compare(run, train(run), name=f"{placement} on {num_ranks} ranks")
+            counted = train(run)
+            name = f"{placement} on {num_ranks} ranks"
+            if num_ranks > 1:
+                figures += compare(run, counted, name=name)
+            if placement == "sharded" and counted[0].step_s:
+                figures.append(compare_times(run, counted, name=name))
     return figures
+
+
+def compare_times(run: RunOptions, counted: Sequence[Counted], *, name: str) -> Figure:
+    """Set how long a step took beside the plan, in which ranks share the processors."""
+    num_ranks = len(counted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads(num_ranks))
+    try:
+        num_samples = NUM_BATCHES * run.phases[0].dataset.batch_size
+        studied = study(
+            run,
+            placement=run.cluster.placement,
+            max_samples=num_samples,
+            clock=time.perf_counter,
+        )
+    finally:
+        torch.set_num_threads(before)
+    planned = step_time(studied.workload, studied.speeds, LOOPBACK, num_ranks).total
+    planned *= max(1.0, num_ranks / len(os.sched_getaffinity(0)))
+    measured = statistics.median(one.step_s for one in counted)
+    return Figure(
+        name=f"exchange, {name}: a step, planned over measured",
+        unit="us",
+        values=[1e6 * measured],
+        ratios=[planned / measured],
+    )
 
 
 def compare(run: RunOptions, counted: Sequence[Counted], *, name: str) -> list[Figure]:
@@ -86,5 +123,10 @@ def compare(run: RunOptions, counted: Sequence[Counted], *, name: str) -> list[F
             ratios=[min(sent, planned) / max(sent, planned)],
             target=TARGET,
         ),
-        Figure(name=f"exchange, {name}: a step waits", unit="us", values=[1e6 * waited]),
+        Figure(
+            name=f"exchange, {name}: a step exchanges, of all its time",
+            unit="us",
+            values=[1e6 * waited],
+            ratios=[waited / one.step_s for one in counted if one.step_s],
+        ),
     ]

@@ -4,8 +4,11 @@ usage: python -m benchmarks.exchange_rank PART BATCH_SIZE PLACEMENT FOLDER
 """
 
 import dataclasses
+import itertools
 import json
+import statistics
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -30,13 +33,16 @@ def main(part: str, batch_size: str, placement: str, folder: str) -> None:
     phase = build_phase(run.phases[0], run, ranks)
     strategy = phase.strategy
     assert isinstance(strategy, CollectiveStrategy)
+    times = [time.perf_counter()]
     with phase.loader.epoch(0) as batches:
         for batch in strategy.together(batches, phase.loader.inputs):
             if batch.num_samples < run.phases[0].dataset.batch_size:  # the last one, on all ranks
                 break
             strategy.train_step(batch)
-    counted = json.dumps(dataclasses.asdict(strategy.traffic))
-    (Path(folder) / f"{ranks.index}.json").write_text(counted, encoding="utf-8")
+            times.append(time.perf_counter())
+    step_s = statistics.median(after - before for before, after in itertools.pairwise(times))
+    counted = {**dataclasses.asdict(strategy.traffic), "step_s": step_s}
+    (Path(folder) / f"{ranks.index}.json").write_text(json.dumps(counted), encoding="utf-8")
     strategy.close()
 
 
