@@ -91,7 +91,6 @@ class CollectiveStrategy(SingleStrategy):
         self._sent: Mapping[str, Sent] = {}
         self._place = b""
         self._share = 1.0  # of this rank in the loss of all, times their number
-        self._wish = self._is_agreed = False
 
     @property
     def is_chief(self) -> bool:
@@ -109,8 +108,8 @@ class CollectiveStrategy(SingleStrategy):
 
     def agrees(self, wish: bool) -> bool:  # noqa: FBT001
         """Tell whether some rank wished it before the last step: all get the same answer."""
-        self._wish |= wish
-        return self._is_agreed
+        self._ranks.wishes |= wish
+        return self._ranks.is_agreed
 
     @property
     def looks_ahead(self) -> bool:
@@ -236,8 +235,8 @@ class CollectiveStrategy(SingleStrategy):
 
     def _agree(self, weight: int) -> bool:
         """Tell the others how much this rank has for the next step; False: nobody has anything."""
-        total, wishes = self._ranks.sum([weight, int(self._wish)])
-        self._is_agreed = wishes > 0
+        total, wishes = self._ranks.sum([weight, int(self._ranks.wishes)])
+        self._ranks.is_agreed = wishes > 0
         self._share = weight * self._ranks.count / max(total, 1)
         return total > 0
 

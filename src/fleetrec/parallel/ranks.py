@@ -51,6 +51,7 @@ class Ranks:
         self.device = device
         self.traffic = Traffic()
         self.members: list[Any] = []  # one for each model that is trained
+        self.wishes = self.is_agreed = False  # to stop: this rank, and some rank before a step
         self._store = _open_store(place)
         self._timeout = datetime.timedelta(seconds=timeout_s)
         with self._watched("start"):
