@@ -58,7 +58,8 @@ def run_job(
                 watchers = (LogObserver(num_phases=len(run.phases)),)
                 be_rank(run, folder, resume=resume, log_dir=log_dir, watchers=watchers)
             elif has_topology():
-                take_part(run, folder, read_topology(), resume=resume)
+                watchers = (LogObserver(num_phases=1),)
+                take_part(run, folder, read_topology(), resume=resume, watchers=watchers)
             else:
                 told = (*arguments, "--log-dir", str(log_dir), "-o", f"mode={run.name}")
                 again = ("--resume",) if resume and run.kind == "train" else ()

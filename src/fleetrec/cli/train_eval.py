@@ -12,8 +12,9 @@ from typing import Literal
 from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import console_logging
 from fleetrec.cli.rank import be_rank
-from fleetrec.cli.run import run_watched
-from fleetrec.cli.run_cluster import check_cluster, is_collective, run_cluster
+from fleetrec.cli.run import check_engines, run_watched
+from fleetrec.cli.run_cluster import run_cluster
+from fleetrec.cli.take_part import take_part
 from fleetrec.config.job import RunOptions
 from fleetrec.config.pipeline_dialect.decode import (
     ONE_PROCESS,
@@ -22,8 +23,15 @@ from fleetrec.config.pipeline_dialect.decode import (
     decode_pipeline,
 )
 from fleetrec.config.pipeline_dialect.edit import edits_of_arguments, edits_of_json
-from fleetrec.core.env import has_rank, read_processes, read_rank
-from fleetrec.core.errors import ConfigError, UnavailableError
+from fleetrec.core.env import (
+    has_rank,
+    has_topology,
+    read_processes,
+    read_rank,
+    read_status_path,
+    read_topology,
+)
+from fleetrec.core.errors import ConfigError
 from fleetrec.core.processes import Processes
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.continuing import open_newest, rolling_checkpoints
@@ -106,9 +114,12 @@ def train_and_evaluate(request: Request, *, continue_train: bool) -> None:
         raise ConfigError(["--pipeline_config_path: required, but missing"])
     decoded = _decode(request, request.path, kind="train", processes=request.processes())
     (run,) = decoded.job.runs
-    _check_engine(run)
+    check_engines(decoded.job)
     if has_rank():
         _be_rank(run, decoded.model_dir, continue_train=continue_train)
+        return
+    if has_topology():
+        _take_part(run, decoded.model_dir, continue_train=continue_train)
         return
     if not continue_train:
         _check_new(run, decoded.model_dir)
@@ -146,6 +157,21 @@ def _be_rank(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
         be_rank(run, folder, resume=goes_on, log_dir=log_dir, watchers=watchers)
 
 
+def _take_part(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
+    """Be a server, or train as one of several workers."""
+    topology = read_topology()
+    is_supervised = read_status_path() is not None
+    if is_supervised:  # the supervisor looks after what is about all
+        run = run.model_copy(update={"engine": "local_cluster"})
+    elif topology.role == "worker" and topology.index == 0 and not continue_train:
+        _check_new(run, model_dir)
+    keep_freed_memory()
+    with console_logging():
+        watchers = [StepLogObserver(interval=run.print_interval)]
+        folder = RunFolder(path=model_dir)
+        take_part(run, folder, topology, resume=continue_train, watchers=watchers)
+
+
 def _check_new(run: RunOptions, model_dir: Path) -> None:
     assert run.save.rolling is not None
     found = rolling_checkpoints(model_dir, prefix=run.save.rolling.prefix)
@@ -172,7 +198,7 @@ def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_nam
         folder = open_newest(checkpoint or decoded.model_dir)
         phase.strategy.load_weights(read_phase(folder, part_for(folder, phase)))
         assert run.evaluation is not None
-        judge = Judge(run.evaluation, phase, seed=run.seed)
+        judge = Judge(run.evaluation, phase, seed=run.seed, share=phase.share)
         observer = Observers(StepLogObserver(interval=run.print_interval))
         figures = judge.report(observer, time.monotonic, checkpoint=folder.path.name)
         result = result_of(figures, step=int(folder.meta["position"]["step"]))
@@ -182,18 +208,6 @@ def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_nam
         for name, value in sorted(result.items()):
             logger.info("%s = %.6g", name, value)
         logger.info("written to %s", target)
-
-
-def _check_engine(run: RunOptions) -> None:
-    """Refuse what this version cannot run."""
-    if run.engine == "single":
-        return
-    if not is_collective(run):
-        raise UnavailableError(
-            "train_config.train_distribute: parameter servers do not train pipelines in this "
-            "version; choose EmbeddingParallelStrategy, or leave out --num_workers"
-        )
-    check_cluster(run)
 
 
 def _decode(

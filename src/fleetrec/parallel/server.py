@@ -15,7 +15,6 @@ from fleetrec.core.faults import reach
 from fleetrec.embedding.native_store import identity_of
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.embedding.remote_lookup import Listed, RemoteLookup, Rows
-from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
 from fleetrec.parallel.ahead import Ahead, Pulled
 from fleetrec.parallel.cluster import Cluster
@@ -24,9 +23,9 @@ from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.kept import join_kept, split_kept
 from fleetrec.parallel.parts import num_shards_each, record_of_parts, sum_stats
 from fleetrec.parallel.saved import dense_weights, table_of
-from fleetrec.parallel.strategy import SavedPhase, State, Step
+from fleetrec.parallel.strategy import STEP, SavedPhase, State, Step
 from fleetrec.parallel.transfer import transfer_to
-from fleetrec.server.dense import WEIGHTS
+from fleetrec.server.dense import NUM_STEPS, WEIGHTS
 from fleetrec.server.link import Link
 from fleetrec.server.link import Step as Told
 from fleetrec.server.sender import BackgroundSender, build_sender
@@ -69,6 +68,7 @@ class ServerStrategy:
             seed=seed,
             mode="sync" if cluster.mode == "sync" else "async",
         )
+        self._row_optimizer = served.row_optimizer
         self._link = Link(cluster.topology, served, cluster.client)
         self._lookup = RemoteLookup(collection, self._link.stores, frozen=frozen_tables)
         if self._link.worker == 0:
@@ -200,6 +200,9 @@ class ServerStrategy:
         found = self._link.dense_state()
         self._flat.set_values(found.pop(WEIGHTS))
         slots: dict[str, Tensor] = {}
+        num_steps = found.pop(NUM_STEPS, None)
+        if num_steps is not None:
+            slots[STEP] = torch.tensor(int(num_steps[0]))
         for key, value in found.items():
             if len(value) == len(self._flat):
                 its = self._flat.by_name(value)
@@ -207,7 +210,7 @@ class ServerStrategy:
                 its = {name: torch.tensor(float(value[0])) for name in self._flat.names}
             slots |= {f"{name}/{key}": tensor for name, tensor in its.items()}
         state: dict[str, Mapping[str, Tensor]] = {"model": dict(self._model.state_dict())}
-        if len(self._flat):
+        if len(self._flat) or slots:
             state["optimizer"] = slots
         return state
 
@@ -226,7 +229,7 @@ class ServerStrategy:
         return {
             name: WrittenTable(
                 record=record_of_parts(
-                    identity_of(table, RowOptimizer(name=self._optimizer.name), seed=self._seed),
+                    identity_of(table, self._row_optimizer, seed=self._seed),
                     [one["tables"][name] for one in found],
                     [one["stats"][name] for one in found],
                 ),
@@ -253,9 +256,11 @@ class ServerStrategy:
         slots: dict[str, dict[str, Tensor]] = {}
         for name, value in state.get("optimizer", {}).items():
             parameter, _, key = name.rpartition("/")
-            if parameter:  # else it is the number of steps, which servers do not count
+            if parameter:
                 slots.setdefault(key, {})[parameter] = value
         dense = {WEIGHTS: self._flat.values()}
+        if STEP in state.get("optimizer", {}):
+            dense[NUM_STEPS] = np.array([float(state["optimizer"][STEP])], np.float32)
         for key, values in slots.items():
             is_single = all(value.ndim == 0 for value in values.values()) and key == "step"
             one = next(iter(values.values()))

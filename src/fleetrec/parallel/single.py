@@ -21,12 +21,11 @@ from fleetrec.optim.dense import DenseOptimizer, follows_steps, row_rate
 from fleetrec.optim.schedule import learning_rate
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.saved import dense_weights, table_of
-from fleetrec.parallel.strategy import SavedPhase, State, Step
+from fleetrec.parallel.strategy import STEP, SavedPhase, State, Step
 from fleetrec.parallel.transfer import transfer_to
 from fleetrec.tasks.task import Outputs
 
 ONE_OPTIMIZER = UpdateOptions()
-STEP = "step"  # how many steps were made, beside what optimizers keep
 
 
 class SingleStrategy:

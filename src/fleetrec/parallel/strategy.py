@@ -11,6 +11,8 @@ from fleetrec.core.batch import Batch, Inputs
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.tasks.task import Outputs
 
+STEP = "step"  # in a state: how many steps were made, beside what optimizers keep
+
 # Tensors by file, then by name: what a checkpoint holds of the dense part of one phase.
 State = Mapping[str, Mapping[str, Tensor]]
 

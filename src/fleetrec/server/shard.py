@@ -17,6 +17,7 @@ from fleetrec.core.event_time import event_time_of
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable
 from fleetrec.embedding.snapshot import SUFFIX, translated
+from fleetrec.optim.dense import row_rate
 from fleetrec.server.dense import DensePart
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.spec import Portion, ServedModel, build_stores
@@ -47,13 +48,14 @@ class Shard:
         """Make one step of pushes that belong together: their mean, by the number of samples."""
         total = sum(push.num_samples for push in pushes)
         shares = [push.num_samples / total for push in pushes]
+        rate = row_rate(self.model.optimizer, self.dense.num_steps)
         for place, store in enumerate(self.stores.values()):
             tables = [push.tables[place] for push in pushes]
             for push, rows in zip(pushes, tables, strict=True):
                 store.table.see(rows.ids_N, rows.shows_N, rows.clicks_N, now=push.event_time)
             ids_N, grads_ND = _merged(tables, shares)
             if len(ids_N):
-                store.table.push(ids_N, grads_ND, lr=self.model.optimizer.lr)
+                store.table.push(ids_N, grads_ND, lr=rate)
         self.dense.apply(_mean([push.grads_P for push in pushes], shares))
 
     def evict(self, *, epoch: int) -> None:

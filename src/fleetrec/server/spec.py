@@ -25,6 +25,11 @@ class ServedModel(Options):
     seed: int
     mode: Mode
 
+    @property
+    def row_optimizer(self) -> RowOptimizer:
+        """Return how rows move."""
+        return RowOptimizer(name=self.optimizer.name, hyperparameters=dict(self.optimizer.settings))
+
     def differences(self, other: "ServedModel") -> list[str]:
         """Return the parts in which another model is not the same."""
         mine, theirs = self.to_plain(), other.to_plain()
@@ -65,7 +70,7 @@ def read_model(message: Message) -> ServedModel:
 
 def build_stores(model: ServedModel, portion: Portion) -> dict[str, NativeStore]:
     """Return the portion of every table, empty."""
-    optimizer = RowOptimizer(name=model.optimizer.name)
+    optimizer = model.row_optimizer
     return {
         table.name: NativeStore(table, optimizer, seed=model.seed, buckets=portion.buckets)
         for table in model.tables

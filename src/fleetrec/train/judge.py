@@ -4,6 +4,7 @@ import math
 
 from fleetrec.config.job import EvaluationOptions
 from fleetrec.data.loader import Loader
+from fleetrec.data.plan import Share
 from fleetrec.train.events import Observer, PassDone
 from fleetrec.train.pace import Clock
 from fleetrec.train.phase import PhaseRun
@@ -13,18 +14,21 @@ from fleetrec.train.scoreboard import Scoreboard
 class Judge:
     """Makes passes over a data set with the weights that a phase has at the time."""
 
-    def __init__(self, options: EvaluationOptions, phase: PhaseRun, *, seed: int) -> None:
+    def __init__(
+        self, options: EvaluationOptions, phase: PhaseRun, *, seed: int, share: Share
+    ) -> None:
         self._phase = phase
-        self._loader = Loader(options.dataset, seed=seed, share=phase.share)
+        self._is_alone = share.count == 1
+        self._loader = Loader(options.dataset, seed=seed, share=share)
         self._scoreboard = Scoreboard(phase.model.tasks)
         self._max_batches = math.inf
         if options.num_samples is not None:
-            together = options.dataset.batch_size * phase.share.count
+            together = options.dataset.batch_size * share.count
             self._max_batches = math.ceil(options.num_samples / together)
         self._num_passes = 0
 
     def figures(self) -> tuple[dict[str, float], int]:
-        """Return the figures of one pass and how many samples they are about."""
+        """Return the figures of one pass and how many samples this process has judged."""
         num_samples = 0
         strategy = self._phase.strategy
         with self._loader.epoch(0) as own:
@@ -36,8 +40,10 @@ class Judge:
                     self._scoreboard.count(step.outputs, batch, step.loss)
                     num_samples += batch.num_samples
         self._num_passes += 1
-        counted = self._scoreboard.to_bytes()
-        self._scoreboard.load_sum(strategy.gather("eval/metrics", counted, number=self._num_passes))
+        if not self._is_alone:
+            counted = self._scoreboard.to_bytes()
+            brought = strategy.gather("eval/metrics", counted, number=self._num_passes)
+            self._scoreboard.load_sum(brought)
         figures = self._scoreboard.figures()
         self._scoreboard.reset()
         return figures, num_samples

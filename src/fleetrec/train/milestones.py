@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fleetrec.config.job import RollingOptions, RunOptions
+from fleetrec.data.loader import ONE_WORKER
 from fleetrec.train.continuing import rolling_checkpoints
 from fleetrec.train.judge import Judge, result_of
 from fleetrec.train.passes import Surroundings
@@ -39,14 +40,15 @@ class RollingMilestones(Milestones):
         self,
         options: RollingOptions,
         *,
-        save: SaveTogether,
+        save: SaveTogether | None,
         saver: Saver,
         judge: Judge | None,
         phase: PhaseRun,
         around: Surroundings,
     ) -> None:
         self._options = options
-        self._save_together = save
+        self._is_alone = save is None
+        self._save_together = save or (lambda write: write())
         self._saver = saver
         self._judge = judge
         self._strategy = phase.strategy
@@ -76,10 +78,15 @@ class RollingMilestones(Milestones):
     def _is_due(self, step: int) -> bool:
         if self._options.every_seconds is not None:
             is_due = self._around.clock() - self._saved_at >= self._options.every_seconds
-            told = self._strategy.gather("due", b"1" if is_due else b"", number=step)
-            return bool(told[0])  # the chief's clock counts
+            return self._agrees(is_due, step)
         assert self._options.every_steps is not None
         return step % self._options.every_steps == 0
+
+    def _agrees(self, is_due: bool, step: int) -> bool:  # noqa: FBT001
+        """Let the chief's clock count, where all take part."""
+        if self._is_alone:
+            return is_due
+        return bool(self._strategy.gather("due", b"1" if is_due else b"", number=step)[0])
 
     def _save(self, position: Position) -> None:
         self._save_together(lambda: self._saver.at_step(self._options, position))
@@ -101,20 +108,31 @@ class RollingMilestones(Milestones):
 
 def build_milestones(
     run: RunOptions,
-    save: SaveTogether,
+    save: SaveTogether | None,
     saver: Saver,
     phases: Sequence[PhaseRun],
     around: Surroundings,
 ) -> Milestones:
-    """Return what the run asks for."""
-    if run.save.rolling is None:
+    """Return what the run asks for.
+
+    ``save`` lets all workers take part. Without it the chief does everything alone, at its own
+    steps, and the others nothing.
+    """
+    is_alone = save is None
+    if run.save.rolling is None or (is_alone and not phases[0].strategy.is_chief):
         return Milestones()
     (phase,) = phases
     judge = None
     if run.evaluation is not None:
-        judge = Judge(run.evaluation, phase, seed=run.seed)
+        share = ONE_WORKER if is_alone else phase.share
+        judge = Judge(run.evaluation, phase, seed=run.seed, share=share)
     return RollingMilestones(
-        run.save.rolling, save=save, saver=saver, judge=judge, phase=phase, around=around
+        run.save.rolling,
+        save=save,
+        saver=saver,
+        judge=judge,
+        phase=phase,
+        around=around,
     )
 
 

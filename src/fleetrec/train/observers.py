@@ -79,7 +79,7 @@ class StepLogObserver(LogObserver):
         if step % self._interval:
             return
         figures = dict(interval.figures)
-        rate, loss = figures.pop("lr"), figures.pop("LOSS")
+        rate, loss = figures.pop("lr", None), figures.pop("LOSS")
         others = [
             f"{name} = {_short(value)}"
             for name, value in figures.items()
@@ -90,7 +90,7 @@ class StepLogObserver(LogObserver):
             step,
             ", ".join(
                 [
-                    f"lr = {_short(rate)}",
+                    *([] if rate is None else [f"lr = {_short(rate)}"]),  # else servers know it
                     *others,
                     *_tables(interval.tables),
                     f"total_loss = {_short(loss)}",

@@ -133,11 +133,12 @@ def _strategy_of(
         return ServerStrategy(
             model, optimizer=READING, device=device, seed=run.seed, cluster=company, frozen=frozen
         )
-    if update.optimizers or update.clip_norm or optimizer.schedule or optimizer.settings:
+    if len(update.optimizers) > 1 or update.clip_norm or update.embedding_gradient_scale != 1:
         raise ValueError(
-            "parameter servers move everything by one optimizer with its usual constants; several "
-            "optimizers, schedules and clipping are for one process"
+            "parameter servers move everything by one optimizer; several of them, clipping by norm "
+            "and another scale for gradients of rows are for processes without servers"
         )
+    optimizer = update.optimizers[0] if update.optimizers else optimizer
     kind = GeoStrategy if company.mode == "geo" else ServerStrategy
     return kind(
         model, optimizer=optimizer, device=device, seed=run.seed, cluster=company, frozen=frozen

@@ -66,7 +66,8 @@ class Trainer:
             observer=around.observer,
             chain=build_chain(run),
         )
-        self._milestones = build_milestones(run, self._save, self._saver, self._phases, around)
+        save = None if self._has_servers else self._save
+        self._milestones = build_milestones(run, save, self._saver, self._phases, around)
 
     def train(self, *, resume: bool = False) -> None:
         """Train to the end, or raise StoppedError."""
@@ -193,6 +194,7 @@ class Trainer:
         if self._has_servers:
             if self._meeting.is_chief and self._saver.is_batch_due(self._position):
                 self._saver.batch_done(self._position)
+            self._milestones.after_step(self._position)
             if must_stop:
                 raise KeyboardInterrupt  # the servers have it all
             return
@@ -243,6 +245,9 @@ class Trainer:
         """Load the newest sound checkpoint of this run, if there is one."""
         if self._run.save.rolling is not None:
             position = continue_run(self._run, self._run.save.rolling, self._phases)
+            if position is not None and position.cursor is not None and self._has_servers:
+                logger.info("workers begin their data anew: where each was, only servers knew")
+                position = Position(step=position.step)
             self._position = position or self._position
             return position is not None
         for point in resume_points(self._run, self._around.folder):
