@@ -120,7 +120,10 @@ def test_servers_give_what_one_process_gives(folder, alone):
     assert (servers / "logs/server.1").is_file()
 
 
-@pytest.mark.parametrize("strategy", ["HorovodStrategy", "EmbeddingParallelStrategy"])
+@pytest.mark.parametrize(
+    "strategy",
+    [pytest.param("HorovodStrategy", marks=pytest.mark.slow), "EmbeddingParallelStrategy"],
+)
 def test_ranks_give_what_one_process_gives(folder, alone, strategy):
     ranks = train(
         folder,

@@ -39,6 +39,7 @@ def test_deaths_at_the_worst_moments_leave_no_trace(tmp_path, unbroken):
     assert problems_of(result_of(tmp_path, PLAN), PLAN, unbroken) == []
 
 
+@pytest.mark.slow
 def test_a_torn_log_and_a_chief_that_dies_before_its_first_step_leave_no_trace(tmp_path, unbroken):
     rng = np.random.default_rng(6)
     make_workspace(tmp_path, PLAN)

@@ -12,7 +12,9 @@ from fleetrec.config.job import ClusterOptions
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("placement", ["replicated", "sharded"])
+@pytest.mark.parametrize(
+    "placement", [pytest.param("replicated", marks=pytest.mark.slow), "sharded"]
+)
 def test_ranks_send_as_many_bytes_as_planned(tmp_path, monkeypatch, placement):
     monkeypatch.chdir(ROOT)  # where the benchmarks are
     (part,) = criteo_like.cached_parts(tmp_path, num_samples=700, num_parts=1)
