@@ -1,6 +1,5 @@
 """Runners of class local_cluster: servers and workers on one machine, as a user runs them."""
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -9,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,7 @@ from fleetrec.core.env import environment_with
 from fleetrec.launch.local import Policy, Supervisor
 from fleetrec.launch.machines import place
 from making import make_data, make_job, tensors_of, write_job
-from multiprocess.launching import is_running, wait_until, wait_until_gone
+from multiprocess.launching import children_of, is_running, started, wait_until, wait_until_gone
 
 pytestmark = pytest.mark.multiprocess
 
@@ -50,33 +48,18 @@ def run_job(folder, *arguments, environment=None):
     )
 
 
-@contextlib.contextmanager
 def running_job(folder, *arguments):
-    with subprocess.Popen(
-        command(*arguments),
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as supervisor:
-        try:
-            yield supervisor
-        finally:
-            supervisor.kill()
+    return started(command(*arguments), folder)
 
 
 def processes_of(supervisor):
     """Return the pids of a job's processes by role and index, as their environment tells."""
-    children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
     found = {}
-    for pid in map(int, children):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-            env = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-            if env.get("TRAINING_ROLE") == "TRAINER":
-                found["worker", int(env["PADDLE_TRAINER_ID"])] = pid
-            elif env.get("TRAINING_ROLE") == "PSERVER":
-                found["server", env["PADDLE_PORT"]] = pid
+    for pid, env in children_of(supervisor).items():
+        if env.get("TRAINING_ROLE") == "TRAINER":
+            found["worker", int(env["PADDLE_TRAINER_ID"])] = pid
+        elif env.get("TRAINING_ROLE") == "PSERVER":
+            found["server", env["PADDLE_PORT"]] = pid
     return found
 
 

@@ -1,16 +1,14 @@
 """Runners with fleet_mode collective: ranks on one machine, as a user runs them."""
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from making import make_data, make_job, tensors_of, write_job
-from multiprocess.launching import wait_until, wait_until_gone
+from multiprocess.launching import children_of, started, wait_until, wait_until_gone
 
 pytestmark = pytest.mark.multiprocess
 
@@ -54,31 +52,14 @@ def command(*arguments):
     return [sys.executable, "-m", "fleetrec", "run", "-m", "config.yaml", *arguments]
 
 
-@contextlib.contextmanager
 def running(folder, *arguments):
-    with subprocess.Popen(
-        command(*arguments),
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as supervisor:
-        try:
-            yield supervisor
-        finally:
-            supervisor.kill()
+    return started(command(*arguments), folder)
 
 
 def ranks_of(supervisor):
     """Return the pids of a job's ranks, in their order."""
-    children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
-    found = {}
-    for pid in map(int, children):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-            env = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-            if "FLEETREC_STORE" in env:
-                found[int(env["RANK"])] = pid
+    children = children_of(supervisor).items()
+    found = {int(env["RANK"]): pid for pid, env in children if "FLEETREC_STORE" in env}
     return [found[rank] for rank in sorted(found)]
 
 

@@ -1,5 +1,7 @@
 """Small programs as the servers and workers of a job, and what the system knows of them."""
 
+import contextlib
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -47,6 +49,29 @@ def supervise(folder, job, *, should_stop=lambda: False, watch=lambda _: None, *
         should_stop=should_stop,
         watch=watch,
     ).run()
+
+
+@contextlib.contextmanager
+def started(command, folder):
+    """Run a supervisor while the block lasts; what it says is its output."""
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as supervisor:
+        try:
+            yield supervisor
+        finally:
+            supervisor.kill()
+
+
+def children_of(supervisor):
+    """Return the pids of its children, each with its environment."""
+    children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+    found = {}
+    for pid in map(int, children):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+            found[pid] = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    return found
 
 
 def is_running(pid: int) -> bool:
