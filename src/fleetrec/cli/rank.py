@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fleetrec.cli.logs import run_log
@@ -34,18 +34,23 @@ def be_rank(
     resume: bool,
     log_dir: Path,
     watchers: Sequence[Observer],
+    check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Do the part of the rank that the environment names, together with the others."""
+    """Do the part of the rank that the environment names, together with the others.
+
+    ``check`` looks whether a new run may begin, where no supervisor has done so.
+    """
     place = read_rank()
-    is_supervised = place.store is not None
-    if is_supervised:
+    if place.has_supervisor:
         _write_to(log_of(log_dir, place.index))
-    resume = resume or place.attempt > 0
     device = resolve_device(run.device, local_index=place.local_index)
     ranks = Ranks(place, device=device, timeout_s=run.cluster.rank_timeout_s)
+    resume = resume or ranks.num_groups_before > 0
     run_id = folder.run_id() or secrets.token_hex(8)
     with contextlib.ExitStack() as stack:
-        if ranks.is_chief and not is_supervised:
+        if ranks.is_chief and not place.has_supervisor:
+            if not resume:
+                check()
             folder.begin(run_id, fresh=not resume)
             stack.enter_context(run_log(folder.log))
             stack.callback(write_report, folder, run)

@@ -143,10 +143,6 @@ def train_and_evaluate(request: Request, *, continue_train: bool) -> None:
 def _be_rank(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
     """Train as one of several ranks; the first of them looks after what is about all."""
     place = read_rank()
-    goes_on = continue_train or place.attempt > 0
-    is_supervised = place.store is not None
-    if place.index == 0 and not (goes_on or is_supervised):
-        _check_new(run, model_dir)
     keep_freed_memory()
     with contextlib.ExitStack() as stack:
         stack.enter_context(console_logging())
@@ -154,7 +150,14 @@ def _be_rank(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
         if place.index == 0:
             watchers += stack.enter_context(open_summaries(model_dir, run))
         folder, log_dir = RunFolder(path=model_dir), model_dir / "logs"
-        be_rank(run, folder, resume=goes_on, log_dir=log_dir, watchers=watchers)
+        be_rank(
+            run,
+            folder,
+            resume=continue_train,
+            log_dir=log_dir,
+            watchers=watchers,
+            check=lambda: _check_new(run, model_dir),
+        )
 
 
 def _take_part(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:

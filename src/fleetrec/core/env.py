@@ -32,7 +32,9 @@ TF_WORKERS = ("chief", "master", "worker")
 RANK = "RANK"
 NUM_RANKS = "WORLD_SIZE"
 LOCAL_RANK = "LOCAL_RANK"
-ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
+MASTER_HOST = "MASTER_ADDR"
+MASTER_PORT = "MASTER_PORT"
+HAS_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 STORE = "FLEETREC_STORE"
 
 LAUNCHER = "start it with python -m fleetrec.launch_ps, or set the variable"
@@ -49,12 +51,14 @@ def read_rank() -> RankPlace:
     index = _number(os.environ, RANK, least=0)
     if index >= count:
         raise _wrong(RANK, f"a number below {NUM_RANKS}={count}", str(index))
+    own = os.environ.get(STORE)
     return RankPlace(
         index=index,
         count=count,
         local_index=int(os.environ.get(LOCAL_RANK) or index),
-        attempt=int(os.environ.get(ATTEMPT) or 0),
-        store=os.environ.get(STORE) or None,
+        store=own or f"{_given(os.environ, MASTER_HOST)}:{_given(os.environ, MASTER_PORT)}",
+        hosts_store=index == 0 and not own and os.environ.get(HAS_STORE) != str(True),
+        has_supervisor=bool(own),
     )
 
 

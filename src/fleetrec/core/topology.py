@@ -30,12 +30,14 @@ class Topology:
 class RankPlace:
     """Which of several ranks a process is, as torchrun tells it.
 
-    ``local_index`` counts on its machine, ``attempt`` how often all were started again. ``store``
-    is where ranks of one machine find each other; None: where torchrun says.
+    ``local_index`` counts on its machine. ``store`` is where ranks find each other; the first of
+    them may have to open it (``hosts_store``). Our own launcher may look after them
+    (``has_supervisor``).
     """
 
     index: int
     count: int
     local_index: int = 0
-    attempt: int = 0
-    store: str | None = None
+    store: str
+    hosts_store: bool = False
+    has_supervisor: bool = False

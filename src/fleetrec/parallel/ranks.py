@@ -12,10 +12,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, distributed
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
-from torch.distributed.rendezvous import rendezvous
 
 from fleetrec.core.errors import LostRankError
 from fleetrec.core.topology import RankPlace
+from fleetrec.parallel.roll_call import call_roll
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -52,8 +52,10 @@ class Ranks:
         self.traffic = Traffic()
         self.members: list[Any] = []  # one for each model that is trained
         self.wishes = self.is_agreed = False  # to stop: this rank, and some rank before a step
-        self._store = _open_store(place)
         self._timeout = datetime.timedelta(seconds=timeout_s)
+        self._store, self.num_groups_before = call_roll(
+            _open_store(place), index=self.index, count=self.count, timeout_s=timeout_s
+        )
         with self._watched("start"):
             distributed.init_process_group(
                 "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl",
@@ -209,10 +211,6 @@ class Ranks:
 
 
 def _open_store(place: RankPlace) -> Store:
-    """Return the store at which ranks find each other: the launcher's, or that of torchrun."""
-    if place.store is None:
-        found: tuple[Store, int, int] = next(rendezvous("env://"))
-        return found[0]
+    """Return the store at which ranks find each other; the first may have to open it."""
     host, _, port = place.store.rpartition(":")
-    store = TCPStore(host, int(port), is_master=False)
-    return PrefixStore(f"attempt{place.attempt}", store)
+    return TCPStore(host, int(port), is_master=place.hosts_store, wait_for_workers=False)
