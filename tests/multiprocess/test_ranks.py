@@ -134,7 +134,7 @@ def predictions(folder):
     found = []
     for path in sorted(folder.glob("results*")):
         for batch in json.loads(path.read_text()):
-            found += batch["prediction"]
+            found += batch["logit"]
     return np.sort(np.array(found, np.float64).reshape(-1))
 
 

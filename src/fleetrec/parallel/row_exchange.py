@@ -69,6 +69,8 @@ class RowExchange:
 
     def send_ids(self, listed: Mapping[str, Listed]) -> dict[str, Sent]:
         """Tell the holders of rows which ids this rank has seen, and how often."""
+        if not listed:
+            return {}
         ways = {name: self._way(name, its) for name, its in listed.items()}
         places = {name: self._places(ways[name], len(its.ids_N)) for name, its in listed.items()}
         outgoing = np.array([[len(part) for part in its] for its in places.values()], np.int64)
