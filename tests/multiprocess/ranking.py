@@ -58,7 +58,7 @@ def numbers_of(checkpoint):
     found = {
         f"{path.relative_to(checkpoint)}:{name}": value
         for path in sorted(Path(checkpoint).rglob("*.safetensors"))
-        if path.stem != "random"
+        if path.stem not in ("random", "metrics")  # figures are compared as such
         for name, value in load_file(path).items()
     }
     for part, name, stored in tables_of(Path(checkpoint)):
