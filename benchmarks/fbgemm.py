@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.criteo_like import DENSE, LABEL, NUM_DENSE, NUM_IDS, SPARSE
+from benchmarks.criteo_like import DENSE, LABEL, NUM_IDS, SPARSE
+from benchmarks.dense import plain_network
 from benchmarks.job import EMBEDDING_DIM, HIDDEN, dataset
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.batch import Batch
 from fleetrec.data.loader import Loader
-from fleetrec.nn.mlp import Mlp, scaled_linear
 from fleetrec.optim.dense import dense_optimizer
 
 INSTALL = "pip install --no-deps fbgemm-gpu-cpu==1.8.0"
@@ -49,7 +49,7 @@ def new_bags(*, num_ids: int, dim: int, num_features: int, lr: float) -> Any:
 
 
 class FbgemmLoop:
-    """What an engineer writes for speed: the bags, the MLP, fused Adam, and no more.
+    """What an engineer writes for speed: the bags, layers of torch, fused Adam, and no more.
 
     It reads with our loader, which is faster than what such a loop usually reads with, and it
     computes no metrics. Its table has a row for every id from the start.
@@ -57,8 +57,7 @@ class FbgemmLoop:
 
     def __init__(self, *, hidden: Sequence[int] = HIDDEN) -> None:
         self._bags = new_bags(num_ids=NUM_IDS, dim=EMBEDDING_DIM, num_features=len(SPARSE), lr=LR)
-        mlp = Mlp(len(SPARSE) * EMBEDDING_DIM + NUM_DENSE, hidden)
-        self._network = nn.Sequential(mlp, scaled_linear(mlp.out_dim, 1))
+        self._network = plain_network(hidden)
         self._optimizer = dense_optimizer(
             self._network.parameters(), OptimizerOptions(name="adam", lr=0.001)
         )

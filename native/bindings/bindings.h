@@ -12,6 +12,7 @@ void bind_batch(nanobind::module_& module);
 void bind_cells(nanobind::module_& module);
 void bind_log(nanobind::module_& module);
 void bind_lookup(nanobind::module_& module);
+void bind_nn(nanobind::module_& module);
 void bind_parse(nanobind::module_& module);
 void bind_records(nanobind::module_& module);
 void bind_served(nanobind::class_<Table>& table);

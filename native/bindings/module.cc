@@ -29,6 +29,7 @@ NB_MODULE(_native, module) {
   fleetrec::bind_cells(module);
   fleetrec::bind_records(module);
   fleetrec::bind_batch(module);
+  fleetrec::bind_nn(module);
   fleetrec::bind_table(module);
   fleetrec::bind_lookup(module);
   fleetrec::bind_snapshot(module);

@@ -7,6 +7,7 @@ namespace fleetrec {
 namespace {
 
 constexpr std::size_t kMinStretchBytes = std::size_t{1} << 16;
+constexpr std::size_t kStretchesPerThread = 4;  // a thread that is held up leaves some to others
 
 }  // namespace
 
@@ -15,8 +16,9 @@ std::vector<TextStretch> cut_stretches(std::span<const std::string_view> segment
   std::vector<TextStretch> stretches;
   for (std::size_t segment = 0; segment < segments.size(); ++segment) {
     const std::string_view text = segments[segment];
-    const std::size_t num_parts = std::clamp<std::size_t>(text.size() / kMinStretchBytes, 1,
-                                                          std::max<std::size_t>(1, num_threads));
+    const std::size_t max_parts = num_threads > 1 ? num_threads * kStretchesPerThread : 1;
+    const std::size_t num_parts =
+        std::clamp<std::size_t>(text.size() / kMinStretchBytes, 1, max_parts);
     std::size_t begin = 0;
     for (std::size_t part = 1; part <= num_parts && begin < text.size(); ++part) {
       std::size_t end = text.size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleetrec/table/vector_math.h"
 
-#include "fleetrec/optimizer/optimizer.h"
+#include "fleetrec/simd.h"
 
 namespace fleetrec {
 

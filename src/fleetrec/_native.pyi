@@ -43,6 +43,31 @@ def write_examples(
         ValueError: The sizes do not fit.
     """
 
+def add_bias_relu(x: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> None:
+    """Add a bias to every row, then put 0 where that is not above 0, in place.
+
+    Raises:
+        ValueError: There is not one bias per column.
+    """
+
+def bias_relu_backward(
+    grad: npt.NDArray[np.float32],
+    y: npt.NDArray[np.float32],
+    passed: npt.NDArray[np.float32],
+    bias_grad: npt.NDArray[np.float32],
+) -> None:
+    """Let a gradient through where the output is above 0, and sum it by column.
+
+    Args:
+        grad: Of the output.
+        y: What ``add_bias_relu`` made.
+        passed: Becomes the gradient of what ``add_bias_relu`` was given; may be ``grad`` itself.
+        bias_grad: Becomes the gradient of the bias.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+
 def count_predictions(
     predictions: npt.NDArray[np.float32],
     labels: npt.NDArray[np.float32],

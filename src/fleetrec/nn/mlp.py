@@ -12,6 +12,7 @@ from torch.nn import functional
 from fleetrec.nn.activation import ActivationName
 from fleetrec.nn.activation import activation as make_activation
 from fleetrec.nn.batch_norm import BatchNorm
+from fleetrec.nn.linear_relu import linear_relus
 
 
 class Mlp(nn.Sequential):
@@ -42,6 +43,11 @@ class Mlp(nn.Sequential):
                 layer.append(nn.Dropout(ratio))
             self.append(layer)
         self.out_dim = [in_dim, *hidden][-1]
+        self._is_fused = activation == "relu" and not batch_norm and not any(ratios)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output of the last layer."""
+        return self.of_parts([x])
 
     def of_parts(self, parts: Sequence[Tensor]) -> Tensor:
         """Return the output for inputs that stand side by side, without putting them there.
@@ -49,19 +55,33 @@ class Mlp(nn.Sequential):
         The first layer adds up, in place, what its columns make of each part: a copy less, and one
         less of the gradient. The widest part had best be the first.
         """
-        if len(parts) == 1 or not len(self):
-            return cast(Tensor, self(torch.cat(list(parts), dim=1)))
-        first = cast(nn.Sequential, self[0])
-        linear = cast(nn.Linear, first[0])
-        begin = parts[0].shape[1]
-        x = functional.linear(parts[0], linear.weight[:, :begin], linear.bias)
-        for part in parts[1:]:
-            end = begin + part.shape[1]
-            x = x.addmm_(part, linear.weight[:, begin:end].t())
-            begin = end
-        for layer in (*list(first)[1:], *list(self)[1:]):
-            x = layer(x)
+        if not len(self):
+            return torch.cat(list(parts), dim=-1)
+        layers = [list(cast(nn.Sequential, layer)) for layer in self]
+        linears = [cast(nn.Linear, layer[0]) for layer in layers]
+        if self._is_fused and self.training and all(map(_can_be_fused, parts)):
+            return linear_relus(parts, linears)
+        x = _linear(parts, linears[0])
+        for module in itertools.chain(layers[0][1:], *layers[1:]):
+            x = module(x)
         return x
+
+
+def _can_be_fused(x: Tensor) -> bool:
+    """Tell whether an input is one that layers can be computed together for."""
+    is_plain = x.dim() == 2 and x.device.type == "cpu" and x.dtype == torch.float32
+    return is_plain and torch.is_grad_enabled()
+
+
+def _linear(parts: Sequence[Tensor], linear: nn.Linear) -> Tensor:
+    """Return what a linear layer makes of inputs that stand side by side."""
+    if len(parts) == 1:
+        return cast(Tensor, linear(parts[0]))
+    columns = torch.split(linear.weight, [part.shape[1] for part in parts], dim=1)
+    x = functional.linear(parts[0], columns[0], linear.bias)
+    for part, own in zip(parts[1:], columns[1:], strict=True):
+        x = x.addmm_(part, own.t())
+    return x
 
 
 def scaled_linear(in_dim: int, out_dim: int, *, bias: bool = True) -> nn.Linear:

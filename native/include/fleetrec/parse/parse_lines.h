@@ -67,7 +67,11 @@ ParsedSlots parse_lines(const Parser& parser, std::span<const std::string_view> 
   each_stretch([&](std::size_t i) { num_lines[i] = count_lines(stretches[i].text); });
   const ColumnsShape shape = parser.shape(number_samples(stretches, num_lines));
   ParsedSlots parsed(shape);
-  std::deque<Run> runs;
+  // Threads write to their runs all the time: no two of them may share a line of the cache.
+  struct alignas(64) Apart : Run {
+    using Run::Run;
+  };
+  std::deque<Apart> runs;
   std::vector<const Columns*> ranges;
   for (const TextStretch& stretch : stretches) {
     runs.emplace_back(parser, Columns(parsed, shape, stretch.samples));

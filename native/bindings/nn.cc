@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "arrays.h"
+#include "bindings.h"
+#include "fleetrec/nn/bias_relu.h"
+
+using namespace nanobind::literals;
+
+namespace fleetrec {
+namespace {
+
+using Out = Array<float, nb::ndim<2>>;
+using OutVector = Array<float, nb::ndim<1>>;
+
+void check_width(std::size_t width, std::size_t num_biases) {
+  if (width != num_biases) throw std::invalid_argument("expected one bias per column");
+}
+
+void forward(const Out& x, const Vector& bias) {
+  check_width(x.shape(1), bias.size());
+  const nb::gil_scoped_release released;
+  add_bias_relu(to_span(x), to_span(bias));
+}
+
+void backward(const Matrix& grad, const Matrix& y, const Out& passed, const OutVector& bias_grad) {
+  for (const std::size_t width : {grad.shape(1), y.shape(1), passed.shape(1)}) {
+    check_width(width, bias_grad.size());
+  }
+  const nb::gil_scoped_release released;
+  bias_relu_backward(to_span(grad), to_span(y), to_span(passed), to_span(bias_grad));
+}
+
+}  // namespace
+
+void bind_nn(nb::module_& module) {
+  module.def("add_bias_relu", &forward, "x"_a.noconvert(), "bias"_a.noconvert());
+  module.def("bias_relu_backward", &backward, "grad"_a.noconvert(), "y"_a.noconvert(),
+             "passed"_a.noconvert(), "bias_grad"_a.noconvert());
+}
+
+}  // namespace fleetrec

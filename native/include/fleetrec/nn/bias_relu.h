@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands behind the product of a linear layer, in one pass over memory each way.
+#pragma once
+
+#include <span>
+
+namespace fleetrec {
+
+// Adds the bias to every row of x, and puts 0 where that is not above 0; what is not a number stays
+// so. x has as many columns as there are biases.
+void add_bias_relu(std::span<float> x, std::span<const float> bias);
+
+// Lets the gradient through where y, which add_bias_relu made, is above 0, and sums what passed by
+// column: that is the gradient of the bias, the same for any number of threads. It may pass in
+// place.
+void bias_relu_backward(std::span<const float> grad, std::span<const float> y,
+                        std::span<float> passed, std::span<float> bias_grad);
+
+}  // namespace fleetrec

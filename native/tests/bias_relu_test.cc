@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleetrec/nn/bias_relu.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "check.h"
+
+namespace fleetrec {
+namespace {
+
+std::vector<float> numbers(std::size_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> made(count);
+  for (float& number : made) number = normal(engine);
+  return made;
+}
+
+TEST(bias_and_relu_are_what_a_loop_makes_of_them) {
+  for (const std::size_t num_rows : {0, 1, 63, 64, 65, 1000}) {
+    constexpr std::size_t kDim = 19;
+    const std::vector<float> x = numbers(num_rows * kDim, 1);
+    const std::vector<float> bias = numbers(kDim, 2);
+    const std::vector<float> grad = numbers(num_rows * kDim, 3);
+    std::vector<float> y = x;
+    add_bias_relu(y, bias);
+    std::vector<float> passed(grad.size());
+    std::vector<float> bias_grad(kDim, 5.0f);
+    bias_relu_backward(grad, y, passed, bias_grad);
+    std::vector<double> sums(kDim);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float sum = x[i] + bias[i % kDim];
+      CHECK(y[i] == (sum > 0.0f ? sum : 0.0f));
+      CHECK(passed[i] == (sum > 0.0f ? grad[i] : 0.0f));
+      sums[i % kDim] += passed[i];
+    }
+    for (std::size_t i = 0; i < kDim; ++i) CHECK(std::abs(bias_grad[i] - sums[i]) < 1e-4);
+  }
+}
+
+TEST(relu_does_not_hide_what_is_not_a_number) {
+  std::vector<float> y = {std::numeric_limits<float>::quiet_NaN(), -1.0f};
+  add_bias_relu(y, std::vector<float>{0.0f, 0.0f});
+  CHECK(std::isnan(y[0]));
+  CHECK(y[1] == 0.0f);
+}
+
+TEST(bias_and_relu_refuse_shapes_that_do_not_fit) {
+  std::vector<float> x(6);
+  const std::vector<float> four(4);
+  CHECK_THROWS(std::invalid_argument, add_bias_relu(x, four));
+  CHECK_THROWS(std::invalid_argument, add_bias_relu(x, {}));
+  std::vector<float> passed(6);
+  std::vector<float> bias_grad(3);
+  CHECK_THROWS(std::invalid_argument, bias_relu_backward(x, four, passed, bias_grad));
+}
+
+}  // namespace
+}  // namespace fleetrec
