@@ -274,6 +274,28 @@ void BatchLookup::weigh(const JaggedIds& batch) {
   });
 }
 
+inline Row BatchLookup::look_up(Table& table, const Item& item, Row likely,
+                                const Occasion& occasion) const {
+  const Row row = table.is_row_of(likely, item.id) ? likely : table.find(item.id, item.place);
+  if (occasion.purpose != Purpose::kTrain) return row;
+  return table.see({item.id, occasion.now, is_click(item, occasion)}, item.place, row);
+}
+
+bool BatchLookup::is_click(const Item& item, const Occasion& occasion) const {
+  return !occasion.labels.empty() && occasion.labels[item.bag / features_.size()] > 0.5f;
+}
+
+// Returns the number of a row among those found so far, adding it if it is new. The row itself
+// remembers its number; that it is not one of an earlier batch shows in the list.
+inline std::uint32_t BatchLookup::number_of(std::vector<Row>& rows, const Row& row) {
+  const std::uint32_t known = row.header().unique;
+  if (known < rows.size() && rows[known] == row) return known;
+  const auto number = static_cast<std::uint32_t>(rows.size());
+  row.header().unique = number;
+  rows.push_back(row);
+  return number;
+}
+
 // Finds the rows of one partition in two waves: while the first reads the index of an id, memory
 // already brings that of a later one; the second does the same with rows. What the first wave
 // found is the row in nearly all cases.
@@ -301,17 +323,6 @@ void BatchLookup::resolve(Partition& partition, const Occasion& whole_occasion) 
     if (!is_read) partition.row_of[i] = row ? number_of(partition.rows, row) : kNoRow;
   }
   group(partition, partition.rows.size());
-}
-
-Row BatchLookup::look_up(Table& table, const Item& item, Row likely,
-                         const Occasion& occasion) const {
-  const Row row = table.is_row_of(likely, item.id) ? likely : table.find(item.id, item.place);
-  if (occasion.purpose != Purpose::kTrain) return row;
-  return table.see({item.id, occasion.now, is_click(item, occasion)}, item.place, row);
-}
-
-bool BatchLookup::is_click(const Item& item, const Occasion& occasion) const {
-  return !occasion.labels.empty() && occasion.labels[item.bag / features_.size()] > 0.5f;
 }
 
 // Always in the same order, so that two lookups cannot wait for each other.
@@ -359,17 +370,6 @@ void BatchLookup::group(Partition& partition, std::size_t num_rows) const {
   }
   std::rotate(partition.begin.begin(), partition.begin.begin() + 1, partition.begin.end());
   partition.begin.back() = static_cast<std::uint32_t>(partition.uses.size());
-}
-
-// Returns the number of a row among those found so far, adding it if it is new. The row itself
-// remembers its number; that it is not one of an earlier batch shows in the list.
-std::uint32_t BatchLookup::number_of(std::vector<Row>& rows, const Row& row) {
-  const std::uint32_t known = row.header().unique;
-  if (known < rows.size() && rows[known] == row) return known;
-  const auto number = static_cast<std::uint32_t>(rows.size());
-  row.header().unique = number;
-  rows.push_back(row);
-  return number;
 }
 
 }  // namespace fleetrec

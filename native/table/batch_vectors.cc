@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "fleetrec/parallel.h"
+#include "fleetrec/simd.h"
 #include "fleetrec/table/batch_lookup.h"
 #include "fleetrec/table/vector_math.h"
 
@@ -37,8 +38,8 @@ void BatchLookup::pool(std::span<float> vectors) const {
 }
 
 // Pools some samples of one feature, whose vectors lie `stride` floats apart.
-void BatchLookup::pool(std::size_t feature, std::size_t first, std::size_t last, float* vectors,
-                       std::size_t stride) const {
+FLEETREC_SIMD void BatchLookup::pool(std::size_t feature, std::size_t first, std::size_t last,
+                                     float* vectors, std::size_t stride) const {
   const std::uint32_t* starts = this->starts(feature);
   const std::size_t end_of_feature = starts[num_samples_];
   for (std::size_t sample = first; sample < last; ++sample) {
