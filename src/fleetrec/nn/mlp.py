@@ -43,7 +43,7 @@ class Mlp(nn.Sequential):
                 layer.append(nn.Dropout(ratio))
             self.append(layer)
         self.out_dim = [in_dim, *hidden][-1]
-        self._is_fused = activation == "relu" and not batch_norm and not any(ratios)
+        self._is_plain = activation == "relu" and not batch_norm and not any(ratios)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output of the last layer."""
@@ -59,7 +59,8 @@ class Mlp(nn.Sequential):
             return torch.cat(list(parts), dim=-1)
         layers = [list(cast(nn.Sequential, layer)) for layer in self]
         linears = [cast(nn.Linear, layer[0]) for layer in layers]
-        if self._is_fused and self.training and all(map(_can_be_fused, parts)):
+        learns = self.training and torch.is_grad_enabled()
+        if learns and self._is_plain and all(map(_is_plain_matrix, parts)):
             return linear_relus(parts, linears)
         x = _linear(parts, linears[0])
         for module in itertools.chain(layers[0][1:], *layers[1:]):
@@ -67,10 +68,8 @@ class Mlp(nn.Sequential):
         return x
 
 
-def _can_be_fused(x: Tensor) -> bool:
-    """Tell whether an input is one that layers can be computed together for."""
-    is_plain = x.dim() == 2 and x.device.type == "cpu" and x.dtype == torch.float32
-    return is_plain and torch.is_grad_enabled()
+def _is_plain_matrix(x: Tensor) -> bool:
+    return x.dim() == 2 and x.device.type == "cpu" and x.dtype == torch.float32
 
 
 def _linear(parts: Sequence[Tensor], linear: nn.Linear) -> Tensor:
