@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
 
 Train = Callable[[Path], int]  # on one file; returns the number of rows
 
@@ -48,12 +47,7 @@ class Apart:
     def __enter__(self) -> "Apart":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ours.close()
         self._process.join()
 
