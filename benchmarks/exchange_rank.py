@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.job import dnn_run
+from fleetrec._native import keep_freed_memory
 from fleetrec.config.job import ClusterOptions
 from fleetrec.core.env import read_rank
 from fleetrec.parallel.collective import CollectiveStrategy
@@ -25,6 +26,7 @@ TIMEOUT_S = 300.0
 
 def main(part: str, batch_size: str, placement: str, folder: str) -> None:
     """Train through the part once, in whole batches."""
+    keep_freed_memory()  # as a run does
     ranks = Ranks(read_rank(), device=torch.device("cpu"), timeout_s=TIMEOUT_S)
     cluster = ClusterOptions.model_validate(
         {"num_workers": ranks.count, "fleet_mode": "collective", "placement": placement}

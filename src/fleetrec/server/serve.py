@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fleetrec._native import keep_freed_memory
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.figures import Figures, FiguresPage
 from fleetrec.server.journal import Durability
@@ -43,6 +44,7 @@ class ServerOptions:
 
 def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
     """Recover what the folder holds, and serve until told to stop, or all workers have finished."""
+    keep_freed_memory()  # messages are large and alike
     memory = Memory(options.directory, durability=options.durability)
     try:
         service = Service(
