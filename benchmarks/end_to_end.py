@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from benchmarks import fbgemm
@@ -39,7 +40,9 @@ def measure(
     }
     with contextlib.ExitStack() as stack:
         if fbgemm.is_installed():
-            make = functools.partial(_fbgemm_loop, tuple(hidden), batch_size)
+            make = functools.partial(
+                _fbgemm_loop, tuple(hidden), batch_size, num_threads=torch.get_num_threads()
+            )
             contenders["fbgemm"] = stack.enter_context(Apart(make)).speed
         else:
             say(f"dnn: FBGEMM is not installed, so its loop is left out; {fbgemm.INSTALL}")
@@ -55,7 +58,8 @@ def _bound(network: nn.Module, batch_size: int, num_steps: int) -> Callable[[Pat
     return functools.partial(speed, lambda _: bound.run(num_steps=num_steps))
 
 
-def _fbgemm_loop(hidden: tuple[int, ...], batch_size: int) -> Train:
+def _fbgemm_loop(hidden: tuple[int, ...], batch_size: int, *, num_threads: int) -> Train:
+    torch.set_num_threads(num_threads)
     loop = fbgemm.FbgemmLoop(hidden=hidden)
     return functools.partial(loop.train_part, batch_size=batch_size)
 
