@@ -1,4 +1,4 @@
-"""The network of the benchmarks as plain torch computes it."""
+"""The network of the benchmarks alone, in torch's own layers and in ours."""
 
 # Shape suffixes: B samples, X input width.
 

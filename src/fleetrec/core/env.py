@@ -52,14 +52,24 @@ def read_rank() -> RankPlace:
     if index >= count:
         raise _wrong(RANK, f"a number below {NUM_RANKS}={count}", str(index))
     own = os.environ.get(STORE)
+    has_local = bool(os.environ.get(LOCAL_RANK))
     return RankPlace(
         index=index,
         count=count,
-        local_index=int(os.environ.get(LOCAL_RANK) or index),
-        store=own or f"{_given(os.environ, MASTER_HOST)}:{_given(os.environ, MASTER_PORT)}",
+        local_index=_number(os.environ, LOCAL_RANK, least=0) if has_local else index,
+        store=own or _master(),
         hosts_store=index == 0 and not own and os.environ.get(HAS_STORE) != str(True),
         has_supervisor=bool(own),
     )
+
+
+def _master() -> str:
+    """Return where torchrun says that ranks find each other."""
+    for name in (MASTER_HOST, MASTER_PORT):
+        if not os.environ.get(name):
+            raise ConfigError([f"{name}: not in the environment; start ranks with torchrun"])
+    port = _number(os.environ, MASTER_PORT, least=1)
+    return f"{_given(os.environ, MASTER_HOST)}:{port}"
 
 
 def read_topology() -> Topology:

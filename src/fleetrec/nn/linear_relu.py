@@ -13,6 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from fleetrec._native import add_bias_relu, bias_relu_backward
 
@@ -26,6 +27,17 @@ def linear_relus(parts: Sequence[Tensor], layers: Sequence[nn.Linear]) -> Tensor
     return cast(Tensor, _LinearRelus.apply(len(parts), *parts, *weights))  # type: ignore[no-untyped-call]
 
 
+def linear_of_parts(parts: Sequence[Tensor], weight_OX: Tensor, bias_O: Tensor | None) -> Tensor:
+    """Return x W' + b, x being the parts side by side, without putting them there."""
+    if len(parts) == 1:
+        return functional.linear(parts[0], weight_OX, bias_O)
+    columns = torch.split(weight_OX, [part.shape[1] for part in parts], dim=1)
+    y_BO = functional.linear(parts[0], columns[0], bias_O)
+    for part, own in zip(parts[1:], columns[1:], strict=True):
+        y_BO = y_BO.addmm_(part, own.t())
+    return y_BO
+
+
 class _LinearRelus(torch.autograd.Function):
     """Inputs: the number of parts, the parts, then weight and bias of every layer."""
 
@@ -34,8 +46,10 @@ class _LinearRelus(torch.autograd.Function):
         parts, weights = tensors[:num_parts], tensors[num_parts:]
         inputs, outputs = parts, []
         for weight_OX, bias_O in zip(weights[::2], weights[1::2], strict=True):
-            outputs.append(_forward(inputs, weight_OX, bias_O))
-            inputs = (outputs[-1],)
+            y_BO = linear_of_parts(inputs, weight_OX, None)
+            add_bias_relu(y_BO.numpy(), bias_O.numpy())
+            outputs.append(y_BO)
+            inputs = (y_BO,)
         ctx.num_parts = num_parts
         ctx.save_for_backward(*parts, *weights, *outputs)
         return outputs[-1]
@@ -68,15 +82,6 @@ class _LinearRelus(torch.autograd.Function):
             for is_needed, own in zip(ctx.needs_input_grad[1:], columns, strict=False)
         ]
         return None, *part_grads, *grads
-
-
-def _forward(parts: Sequence[Tensor], weight_OX: Tensor, bias_O: Tensor) -> Tensor:
-    columns = torch.split(weight_OX, [part.shape[1] for part in parts], dim=1)
-    y_BO = torch.mm(parts[0], columns[0].t())
-    for part, own in zip(parts[1:], columns[1:], strict=True):
-        y_BO.addmm_(part, own.t())
-    add_bias_relu(y_BO.numpy(), bias_O.numpy())
-    return y_BO
 
 
 def _weight_grad(parts: Sequence[Tensor], passed_BO: Tensor) -> Tensor:

@@ -7,12 +7,11 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from fleetrec.nn.activation import ActivationName
 from fleetrec.nn.activation import activation as make_activation
 from fleetrec.nn.batch_norm import BatchNorm
-from fleetrec.nn.linear_relu import linear_relus
+from fleetrec.nn.linear_relu import linear_of_parts, linear_relus
 
 
 class Mlp(nn.Sequential):
@@ -62,7 +61,7 @@ class Mlp(nn.Sequential):
         learns = self.training and torch.is_grad_enabled()
         if learns and self._is_plain and all(map(_is_plain_matrix, parts)):
             return linear_relus(parts, linears)
-        x = _linear(parts, linears[0])
+        x = linear_of_parts(parts, linears[0].weight, linears[0].bias)
         for module in itertools.chain(layers[0][1:], *layers[1:]):
             x = module(x)
         return x
@@ -70,17 +69,6 @@ class Mlp(nn.Sequential):
 
 def _is_plain_matrix(x: Tensor) -> bool:
     return x.dim() == 2 and x.device.type == "cpu" and x.dtype == torch.float32
-
-
-def _linear(parts: Sequence[Tensor], linear: nn.Linear) -> Tensor:
-    """Return what a linear layer makes of inputs that stand side by side."""
-    if len(parts) == 1:
-        return cast(Tensor, linear(parts[0]))
-    columns = torch.split(linear.weight, [part.shape[1] for part in parts], dim=1)
-    x = functional.linear(parts[0], columns[0], linear.bias)
-    for part, own in zip(parts[1:], columns[1:], strict=True):
-        x = x.addmm_(part, own.t())
-    return x
 
 
 def scaled_linear(in_dim: int, out_dim: int, *, bias: bool = True) -> nn.Linear:

@@ -54,7 +54,10 @@ class Ranks:
         self.wishes = self.is_agreed = False  # to stop: this rank, and some rank before a step
         self._timeout = datetime.timedelta(seconds=timeout_s)
         self._store, self.num_groups_before = call_roll(
-            _open_store(place), index=self.index, count=self.count, timeout_s=timeout_s
+            _open_store(place, timeout=self._timeout),
+            index=self.index,
+            count=self.count,
+            timeout_s=timeout_s,
         )
         with self._watched("start"):
             distributed.init_process_group(
@@ -210,7 +213,21 @@ class Ranks:
         )
 
 
-def _open_store(place: RankPlace) -> Store:
+def _open_store(place: RankPlace, *, timeout: datetime.timedelta) -> Store:
     """Return the store at which ranks find each other; the first may have to open it."""
     host, _, port = place.store.rpartition(":")
-    return TCPStore(host, int(port), is_master=place.hosts_store, wait_for_workers=False)
+    try:
+        return TCPStore(
+            host,
+            int(port),
+            is_master=place.hosts_store,
+            wait_for_workers=False,
+            timeout=timeout,
+        )
+    except distributed.DistError as error:
+        doing = "open" if place.hosts_store else "reach"
+        raise LostRankError(
+            f"rank {place.index} of {place.count} cannot {doing} the store of the ranks at "
+            f"{place.store}: {str(error).splitlines()[0]}. Look whether rank 0 runs there, and "
+            "whether MASTER_ADDR and MASTER_PORT name it"
+        ) from error

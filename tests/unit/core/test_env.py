@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrec.core.env import read_certificate, read_snapshot_bytes, topology_of
+from fleetrec.core.env import read_certificate, read_rank, read_snapshot_bytes, topology_of
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.topology import Topology
 
@@ -93,3 +93,20 @@ def test_the_length_of_a_journal_is_told_or_not(monkeypatch):
     monkeypatch.setenv("FLEETREC_SNAPSHOT_BYTES", "much")
     with pytest.raises(ConfigError, match="FLEETREC_SNAPSHOT_BYTES: expected a whole number"):
         read_snapshot_bytes()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"RANK": "2"}, "RANK: expected a number below WORLD_SIZE=2"),
+        ({"LOCAL_RANK": "first"}, "LOCAL_RANK: expected a whole number of at least 0"),
+        ({"MASTER_PORT": "http"}, "MASTER_PORT: expected a whole number of at least 1"),
+        ({"MASTER_ADDR": ""}, "MASTER_ADDR: not in the environment; start ranks with torchrun"),
+    ],
+)
+def test_what_torchrun_tells_is_checked(monkeypatch, wrong, said):
+    told = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+    for name, value in {**told, **wrong}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=said):
+        read_rank()

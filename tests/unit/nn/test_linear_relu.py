@@ -18,7 +18,7 @@ def _gradients(y, inputs):
 @pytest.mark.parametrize("num_layers", [1, 3])
 def test_they_are_what_torch_makes_of_linear_and_relu(widths, num_samples, num_layers):
     torch.manual_seed(0)
-    layers = [nn.Linear(sum(widths), 7), nn.Linear(7, 5), nn.Linear(5, 6)][:num_layers]
+    layers = [nn.Linear(sum(widths), 70), nn.Linear(70, 50), nn.Linear(50, 33)][:num_layers]
     parts = [torch.randn(num_samples, width, requires_grad=True) for width in widths]
     inputs = [*parts, *(weight for layer in layers for weight in layer.parameters())]
     want = torch.cat(parts, dim=1)
@@ -47,10 +47,12 @@ def test_only_what_learns_gets_a_gradient():
 
 
 def test_gradients_may_lie_apart():
+    torch.manual_seed(0)
     linear = nn.Linear(3, 2)
     x = torch.randn(4, 3)
-    linear_relus([x], [linear]).t().contiguous().sum().backward()
-    want = torch.autograd.grad(torch.relu(linear(x)).sum(), [linear.weight])[0]
+    weights = torch.randn(2, 4)
+    (linear_relus([x], [linear]).t() * weights).sum().backward()
+    want = torch.autograd.grad((torch.relu(linear(x)).t() * weights).sum(), [linear.weight])[0]
     torch.testing.assert_close(linear.weight.grad, want)
 
 
