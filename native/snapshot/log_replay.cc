@@ -116,8 +116,7 @@ class Replay {
       const auto id = load<std::uint64_t>(operation.ids + 8 * i);
       const Place place = table.place(id);
       if (operation.kind == OperationKind::kSights) {
-        table.see({id, operation.now, operation.payload[i] != std::byte{0}}, place,
-                  table.find(id, place));
+        table.see({id, operation.now, operation.payload[i] != std::byte{0}}, table.find(id, place));
         continue;
       }
       if (operation.kind == OperationKind::kEviction) {

@@ -17,8 +17,11 @@ std::span<const BatchLookup::Partition> BatchLookup::partitions_of(std::size_t t
 
 std::size_t BatchLookup::num_sights(std::size_t table) const {
   check_found();
-  const auto partitions = partitions_of(table);
-  return partitions.front().is_frozen ? 0 : partitions.back().last - partitions.front().first;
+  std::size_t sum = 0;
+  for (const Partition& partition : partitions_of(table)) {
+    sum += partition.is_frozen ? 0 : partition.items.size();
+  }
+  return sum;
 }
 
 void BatchLookup::copy_sights(std::size_t table, const Occasion& occasion, std::byte* ids,
@@ -28,20 +31,18 @@ void BatchLookup::copy_sights(std::size_t table, const Occasion& occasion, std::
   }
   const auto partitions = partitions_of(table);
   if (num_sights(table) == 0) return;
-  const std::size_t first = partitions.front().first;
+  std::vector<std::size_t> begins(1, 0);
+  for (const Partition& partition : partitions) {
+    begins.push_back(begins.back() + partition.items.size());
+  }
   parallel_for(partitions.size(), [&](std::size_t p) {
-    const std::span items(items_.data() + partitions[p].first, items_.data() + partitions[p].last);
-    std::byte* id = ids + (partitions[p].first - first) * sizeof(std::uint64_t);
-    for (const Item& item : items) {
+    std::byte* id = ids + begins[p] * sizeof(std::uint64_t);
+    std::byte* click = clicks + begins[p];
+    for (const Item& item : partitions[p].items) {
       std::memcpy(id, &item.id, sizeof item.id);
       id += sizeof item.id;
+      *click++ = std::byte{is_click(item, occasion)};
     }
-    std::byte* click = clicks + (partitions[p].first - first);
-    if (occasion.labels.empty()) {
-      std::fill_n(click, items.size(), std::byte{0});
-      return;
-    }
-    for (const Item& item : items) *click++ = std::byte{is_click(item, occasion)};
   });
 }
 

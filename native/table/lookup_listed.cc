@@ -18,29 +18,28 @@ void BatchLookup::list(const JaggedIds& batch, const Occasion& occasion) {
 
 // Numbers the different ids of a partition in the order in which they come.
 void BatchLookup::number(Partition& partition, const Occasion& occasion) const {
-  const std::size_t num_items = partition.last - partition.first;
-  const std::span items(items_.data() + partition.first, num_items);
+  collect(partition);
   partition.ids.clear();
   partition.shows.clear();
   partition.clicks.clear();
-  partition.row_of.resize(num_items);
-  partition.slots.assign(std::bit_ceil(2 * num_items + 1), kNoRow);
+  partition.row_of.clear();
+  partition.slots.assign(std::bit_ceil(2 * partition.items.size() + 1), kNoRow);
   const std::size_t mask = partition.slots.size() - 1;
-  for (std::size_t i = 0; i < num_items; ++i) {
-    std::size_t slot = (hash_of(items[i].id) >> 16) & mask;
-    while (partition.slots[slot] != kNoRow && partition.ids[partition.slots[slot]] != items[i].id) {
+  for (const Item& item : partition.items) {
+    std::size_t slot = (hash_of(item.id) >> 16) & mask;
+    while (partition.slots[slot] != kNoRow && partition.ids[partition.slots[slot]] != item.id) {
       slot = (slot + 1) & mask;
     }
     if (partition.slots[slot] == kNoRow) {
       partition.slots[slot] = static_cast<std::uint32_t>(partition.ids.size());
-      partition.ids.push_back(items[i].id);
+      partition.ids.push_back(item.id);
       partition.shows.push_back(0);
       partition.clicks.push_back(0);
     }
     const std::uint32_t row = partition.slots[slot];
-    partition.row_of[i] = row;
+    partition.row_of.push_back(row);
     ++partition.shows[row];
-    partition.clicks[row] += is_click(items[i], occasion) ? 1 : 0;
+    partition.clicks[row] += is_click(item, occasion) ? 1 : 0;
   }
   group(partition, partition.ids.size());
 }
@@ -93,7 +92,7 @@ void BatchLookup::use(Partition& partition, const ListedRows& rows, std::size_t 
   for (std::size_t i = 0; i < partition.row_of.size(); ++i) {
     const std::uint32_t row = partition.row_of[i];
     const float* weights = rows.weights.data() + (first + row) * dim_;
-    weights_[items_[partition.first + i].position] = is_there[row] != 0 ? weights : nullptr;
+    weights_[partition.items[i].position] = is_there[row] != 0 ? weights : nullptr;
   }
 }
 

@@ -94,7 +94,7 @@ void see_all(Table& table, const Sights& sights) {
       const std::uint32_t num_plain = sights.shows[i] - std::min(sights.shows[i], sights.clicks[i]);
       for (std::uint32_t n = 0; n < sights.shows[i]; ++n) {
         const Place place = table.place(id);
-        table.see({id, sights.now, n >= num_plain}, place, table.find(id, place));
+        table.see({id, sights.now, n >= num_plain}, table.find(id, place));
       }
     }
   });

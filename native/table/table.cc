@@ -46,7 +46,8 @@ Table::Table(TableOptions options, GuardedOptimizer optimizer)
   check(options_);
 }
 
-Row Table::admit(const Sight& sight, Place place) {
+Row Table::admit(const Sight& sight) {
+  const Place place = this->place(sight.id);
   if (options_.admission.kind == AdmissionKind::kAlways) return create(sight.id, place);
   Candidates& candidates = buckets_[place.bucket].candidates;
   const Candidate counted = candidates.count(sight.id, sight.now, sight.is_click);

@@ -288,7 +288,7 @@ TEST(one_column_may_go_through_two_tables) {
   }
 }
 
-TEST(a_find_that_failed_leaves_the_lookup_as_it_was) {
+TEST(a_find_that_failed_changes_no_table_and_must_be_made_good) {
   const auto table = make_table({.dim = kDim, .optimizer = "sgd", .num_rows = 10});
   BatchLookup lookup({table}, one_feature());
   Lists lists;
@@ -298,9 +298,15 @@ TEST(a_find_that_failed_leaves_the_lookup_as_it_was) {
   lookup.find(lists.view(), {.purpose = Purpose::kTrain});
   const auto before = pooled(lookup, 2);
   Lists wrong;
-  wrong.num_samples = 1;
+  wrong.num_samples = 2;
+  wrong.add({3});
   wrong.add({10});
   CHECK_THROWS(IdOutOfRange, lookup.find(wrong.view(), {.purpose = Purpose::kTrain}));
+  CHECK(table->size() == 2 && row_of(*table, 1).header().show == 1.0f);
+  std::vector<float> vectors(2 * kDim);
+  CHECK_THROWS(std::logic_error, lookup.pool(vectors));
+  CHECK_THROWS(std::logic_error, lookup.apply(vectors, kLr));
+  lookup.find(lists.view(), {.purpose = Purpose::kTrain});
   CHECK(pooled(lookup, 2) == before);
   lookup.apply(std::vector<float>(2 * kDim, 1.0f), kLr);
   CHECK(row_of(*table, 2).weights()[0] == before[kDim] - kLr);

@@ -15,7 +15,7 @@ void evict(Table& table, std::uint64_t id) { table.evict(id, table.place(id)); }
 
 Row see(Table& table, std::uint64_t id, std::uint32_t now = 0, bool is_click = false) {
   const Place place = table.place(id);
-  return table.see({id, now, is_click}, place, table.find(id, place));
+  return table.see({id, now, is_click}, table.find(id, place));
 }
 
 }  // namespace

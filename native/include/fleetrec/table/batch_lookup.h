@@ -3,6 +3,8 @@
 // back.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -27,6 +29,8 @@ struct LookupFeature {
   std::size_t table;
   Combiner combiner;
   std::size_t max_length = kAnyLength;  // of a sequence: of a longer list the last ids count
+
+  bool is_pooled() const { return combiner != Combiner::kNone; }
 };
 
 // Lists of ids, column by column: sample i of column c owns ids[offsets[k]] up to ids[offsets[k+1]]
@@ -36,6 +40,10 @@ struct JaggedIds {
   std::span<const std::int64_t> offsets;
   std::size_t num_samples;
   std::span<const float> weights = {};  // by id, for pooling; empty: all are 1
+
+  const std::int64_t* offsets_of(std::size_t column) const {
+    return offsets.data() + column * num_samples;
+  }
 };
 
 enum class Purpose {
@@ -121,8 +129,8 @@ class BatchLookup {
   std::size_t num_sequences() const { return sequences_.size(); }
   std::size_t num_samples() const { return num_samples_; }
 
-  // Finds the rows. Throws IdOutOfRange for the first such id of the batch, before anything has
-  // changed, here or in a table. After another failure nothing can be asked until a find succeeds.
+  // Finds the rows. Throws IdOutOfRange for the first such id of the batch, before a table has
+  // changed. After a failure nothing can be asked until a find succeeds.
   void find(const JaggedIds& batch, const Occasion& occasion);
 
   // Where the rows are elsewhere: lists the different ids of every table instead of finding rows,
@@ -179,9 +187,12 @@ class BatchLookup {
   std::uint64_t generation() const { return generation_; }
 
  private:
+  static constexpr std::size_t kPartitionsPerTable = 32;  // a byte holds the number of one
+  static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
+  static constexpr std::size_t kNoFault = std::numeric_limits<std::size_t>::max();
+
   struct Item {
     std::uint64_t id;
-    Place place;
     std::uint32_t position;  // in weights_
     std::uint32_t bag;       // sample * features + feature
   };
@@ -191,12 +202,18 @@ class BatchLookup {
     std::size_t first;
     std::size_t last;
     std::size_t fault = kNoFault;  // where in the batch its first id out of range stands
+    // Where in items_ those of each partition of its table begin; one more at the end.
+    std::array<std::uint32_t, kPartitionsPerTable + 1> begin = {};
+
+    std::size_t size_of(std::size_t partition) const {
+      return begin[partition + 1] - begin[partition];
+    }
   };
   struct Partition {
     std::size_t table;
+    std::size_t number;  // among those of its table
     bool is_frozen = false;
-    std::size_t first;  // in items_
-    std::size_t last;
+    std::vector<Item> items;             // in the order of the batch
     std::vector<Row> rows;               // the different rows that were found
     std::vector<std::uint32_t> begin;    // by row, where its uses start; one more at the end
     std::vector<std::uint32_t> uses;     // bags if the batch is plain, else positions
@@ -209,14 +226,13 @@ class BatchLookup {
     std::vector<std::uint32_t> slots;    // numbers of ids by hash; scratch
   };
 
-  static constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
-  static constexpr std::size_t kNoFault = std::numeric_limits<std::size_t>::max();
-
   void check_batch(const JaggedIds& batch, const Occasion& occasion) const;
-  void count(const JaggedIds& batch);
-  void count(const JaggedIds& batch, Stretch& stretch, std::uint32_t* counts) const;
   void place_lists(const JaggedIds& batch);
-  void scatter(const JaggedIds& batch);
+  void split(const JaggedIds& batch);
+  void split(const JaggedIds& batch, Stretch& stretch);
+  template <typename Visit>
+  void each_id(const JaggedIds& batch, const Stretch& stretch, const Visit& visit) const;
+  void collect(Partition& partition) const;
   void weigh(const JaggedIds& batch);
   void resolve(Partition& partition, const Occasion& occasion);
   Row look_up(Table& table, const Item& item, Row likely, const Occasion& occasion) const;
@@ -226,7 +242,6 @@ class BatchLookup {
   void number(Partition& partition, const Occasion& occasion) const;
   void use(Partition& partition, const ListedRows& rows, std::size_t first);
   void sum(Partition& partition, const Gradients& gradients) const;
-  static std::uint32_t number_of(std::vector<Row>& rows, const Row& row);
 
   std::vector<std::unique_lock<std::mutex>> lock_tables() const;
   std::uint64_t num_removals() const;
@@ -259,6 +274,7 @@ class BatchLookup {
   std::vector<LookupFeature> features_;
   std::vector<std::size_t> pooled_;     // features, by place in the pooled vectors
   std::vector<std::size_t> sequences_;  // features, by number of the sequence
+  std::vector<std::size_t> by_table_;   // features, those of one table after each other
   std::size_t dim_;
   std::size_t width_ = 0;
   bool has_means_ = false;  // some combiner is neither sum nor none
@@ -271,9 +287,10 @@ class BatchLookup {
   std::uint64_t removals_before_ = 0;  // when the rows were found
   std::uint64_t generation_ = 0;
   bool has_changes_ = false;
-  std::vector<Stretch> stretches_;     // scratch of find
-  std::vector<std::uint32_t> counts_;  // by stretch and partition; scratch of find
-  std::vector<Item> items_;
+  std::vector<Stretch> stretches_;          // table by table
+  std::vector<std::size_t> first_stretch_;  // by table; one more at the end
+  std::vector<Item> items_;                 // stretch by stretch, and in each by partition
+  std::vector<std::uint8_t> partition_of_;  // by position; scratch of find
   std::vector<std::uint32_t> starts_;  // by feature and sample, where a list starts in weights_
   std::vector<const float*> weights_;  // of all ids, feature by feature; nullptr: no row
   std::vector<float> scales_;          // by position: what a row is multiplied by when it is pooled

@@ -97,8 +97,10 @@ class Table {
             static_cast<std::uint32_t>(id / kNumBuckets)};
   }
 
-  void prefetch_index(Place place) const {
-    if (!has_range()) buckets_[place.bucket].index.prefetch(place.tag);
+  [[gnu::always_inline]] void prefetch_index(std::uint64_t id) const {
+    if (has_range()) return;
+    const Place place = place_of(id);
+    buckets_[place.bucket].index.prefetch(place.tag);
   }
 
   // Returns what is probably the row of a place, for fetching it ahead; does not look at rows.
@@ -129,8 +131,8 @@ class Table {
 
   // What training does with the row that `find` returned: an id without one is counted, and gets
   // one when it is admitted. The row is marked as seen and changed.
-  Row see(const Sight& sight, Place place, Row row) {
-    if (!row) row = admit(sight, place);
+  Row see(const Sight& sight, Row row) {
+    if (!row) row = admit(sight);
     if (!row) return row;
     RowHeader& header = row.header();
     header.show += 1.0f;
@@ -193,7 +195,7 @@ class Table {
 
  private:
   // Counts an id that has no row; makes one if that is enough.
-  Row admit(const Sight& sight, Place place);
+  Row admit(const Sight& sight);
 
   TableOptions options_;
   GuardedOptimizer optimizer_;

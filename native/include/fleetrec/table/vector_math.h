@@ -24,8 +24,9 @@ inline void copy(float* to, const float* from, std::size_t dim) {
   for (; i < dim; ++i) to[i] = from[i];
 }
 
-// Rows begin anywhere in a cache line, so the last float may lie in one more.
-inline void prefetch(const float* first, std::size_t num_floats) {
+// Rows begin anywhere in a cache line, so the last float may lie in one more. Like all that only
+// prefetches, it must be inlined: a call has no effect that the compiler knows of, and may go.
+[[gnu::always_inline]] inline void prefetch(const float* first, std::size_t num_floats) {
   constexpr std::size_t kLineFloats = 16;
   for (std::size_t i = 0; i < num_floats; i += kLineFloats) __builtin_prefetch(first + i);
   __builtin_prefetch(first + num_floats - 1);
