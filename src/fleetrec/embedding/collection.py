@@ -123,6 +123,11 @@ class EmbeddingCollection(nn.Module):
 
     def _group(self, dim: int, part: int) -> Group:
         mine = [feature for feature in self.features if self._kind_of(feature) == (dim, part)]
+        owns = [self.tables[feature.table].own_optimizer for feature in mine]
+        if len({None if own is None else own.lr for own in owns}) > 1:
+            raise ValueError(
+                "tables of one width move at one rate; give those that do not another part"
+            )
         return Group(
             dim=dim,
             part=part,

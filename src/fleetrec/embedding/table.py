@@ -28,6 +28,14 @@ class RowOptimizer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OwnOptimizer:
+    """What moves the rows of a table that do not move as the dense network does."""
+
+    rule: RowOptimizer
+    lr: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """Which ids get a row: always, from ``threshold`` sights on, by chance, or by score.
 
@@ -63,8 +71,8 @@ class TableConfig:
 
     With ``num_rows`` the ids lie in [0, num_rows), and ``out_of_range`` says what becomes of
     others: an error, or a hash takes them to one of the rows. Without it any 64-bit id has a row
-    of its own from the first time it is trained on. Tables of different ``part`` may be moved by
-    different optimizers.
+    of its own from the first time it is trained on. Without ``own_optimizer`` rows move as the
+    dense network does; tables of different ``part`` may be moved by different optimizers.
     """
 
     name: str
@@ -74,7 +82,18 @@ class TableConfig:
     initializer: Initializer = Initializer()
     admission: Admission = Admission()
     eviction: Eviction = Eviction()
+    own_optimizer: OwnOptimizer | None = None
     part: int = 0
+
+    def row_optimizer(self, name: str, settings: Mapping[str, float]) -> RowOptimizer:
+        """Return what moves the rows, where this moves all that have nothing of their own."""
+        if self.own_optimizer is not None:
+            return self.own_optimizer.rule
+        return RowOptimizer(name=name, hyperparameters=dict(settings))
+
+    def row_rate(self, lr: float) -> float:
+        """Return the learning rate of the rows, where this is that of all others."""
+        return lr if self.own_optimizer is None else self.own_optimizer.lr
 
     @property
     def counts_clicks(self) -> bool:

@@ -1,11 +1,25 @@
 """Hyper-parameters that models with tables share."""
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from fleetrec._native import optimizer_schema
 from fleetrec.config.options import Options
-from fleetrec.embedding.table import Admission, Eviction, Initializer, TableConfig
+from fleetrec.embedding.table import (
+    Admission,
+    Eviction,
+    Initializer,
+    OwnOptimizer,
+    RowOptimizer,
+    TableConfig,
+)
+
+RowOptimizerName = Literal[
+    "sgd", "adagrad", "rowwise_adagrad", "adam", "adamw", "ftrl", "rmsprop", "momentum"
+]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 # Sights, and clicks, of an id without a row are counted up to here: 16 bits each.
 MAX_COUNT = 65535
@@ -55,6 +69,50 @@ class EvictionOptions(Options):
         return Eviction(**self.model_dump())
 
 
+class SparseOptimizerOptions(Options):
+    """What moves the rows of tables: ``{class: rowwise_adagrad, learning_rate: 0.05}``.
+
+    ``settings`` are those of the class: eps, beta1, momentum and so on. The others change the
+    gradient of a row before, and its weights after, the optimizer does.
+    """
+
+    optimizer_class: Annotated[
+        RowOptimizerName, BeforeValidator(lambda v: v.lower() if isinstance(v, str) else v)
+    ] = Field(alias="class")
+    learning_rate: Finite = Field(gt=0)
+    settings: Mapping[str, Finite] = Field(default_factory=dict)
+    l2: Finite = Field(default=0.0, ge=0)
+    clip_value: Finite = Field(default=0.0, ge=0)
+    clip_norm: Finite = Field(default=0.0, ge=0)
+    weight_bounds: tuple[Finite, Finite] | None = None
+
+    @model_validator(mode="after")
+    def check_settings_are_known(self) -> Self:
+        """Refuse what the class does not have, and bounds without room between them."""
+        known = optimizer_schema()[self.optimizer_class]
+        unknown = sorted(set(self.settings) - set(known))
+        if unknown:
+            raise ValueError(
+                f"settings: {self.optimizer_class} has no {', '.join(unknown)}; it has "
+                f"{', '.join(known) or 'none'}"
+            )
+        if self.weight_bounds is not None and self.weight_bounds[0] >= self.weight_bounds[1]:
+            raise ValueError("weight_bounds: expected [least, greatest], the first the smaller one")
+        return self
+
+    def build(self) -> OwnOptimizer:
+        """Return the optimizer for a table."""
+        guards = {"l2": self.l2, "clip_value": self.clip_value, "clip_norm": self.clip_norm}
+        if self.weight_bounds is not None:
+            guards["min_weight"], guards["max_weight"] = self.weight_bounds
+        rule = RowOptimizer(
+            name=self.optimizer_class,
+            hyperparameters=dict(self.settings),
+            guards={name: value for name, value in guards.items() if value},
+        )
+        return OwnOptimizer(rule=rule, lr=self.learning_rate)
+
+
 class GrowthOptions(Options):
     """How the tables of a model take ids, and how they grow."""
 
@@ -74,6 +132,10 @@ class GrowthOptions(Options):
         default=EvictionOptions(), description="which rows a growing table gives up"
     )
 
+    sparse_optimizer: SparseOptimizerOptions | None = Field(
+        default=None, description="what moves rows, if not what moves the network"
+    )
+
     def table(self, name: str, dim: int, initializer: Initializer, *, num_rows: int) -> TableConfig:
         """Return a table by these options."""
         if self.hash_ids and self.distributed_embedding:
@@ -88,6 +150,7 @@ class GrowthOptions(Options):
             initializer=initializer,
             admission=self.admission.build(),
             eviction=self.eviction.build(),
+            own_optimizer=self.sparse_optimizer.build() if self.sparse_optimizer else None,
         )
 
 

@@ -47,7 +47,13 @@ class GeoStrategy(ServerStrategy):
     ) -> None:
         _check_admission(model)
         super().__init__(
-            model, optimizer=ADD, device=device, seed=seed, cluster=cluster, frozen=frozen
+            model,
+            optimizer=ADD,
+            device=device,
+            seed=seed,
+            cluster=cluster,
+            frozen=frozen,
+            own_optimizers=False,
         )
         self._own = SingleStrategy(
             model, optimizer=optimizer, device=device, seed=seed, frozen=frozen

@@ -1,5 +1,6 @@
 """Several workers make the steps; servers hold the rows and the dense network."""
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -37,10 +38,11 @@ class ServerStrategy:
 
     In ``sync`` all workers make one step together, on rows of the same version. In ``async`` pushes
     go out behind the worker's back and are applied as they come. In ``half_async`` a worker waits
-    for its own pushes, but for nobody else's.
+    for its own pushes, but for nobody else's. Without ``own_optimizers`` servers move all rows by
+    the optimizer that is given, whatever their tables bring along.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what one process needs, and how the servers are used)
         self,
         model: Model,
         *,
@@ -49,6 +51,7 @@ class ServerStrategy:
         seed: int,
         cluster: Cluster,
         frozen: Collection[str] = (),
+        own_optimizers: bool = True,
     ) -> None:
         collection = model.embedding_collection()
         # Called with a step before servers hear of it, by whom keeps something of every step.
@@ -56,19 +59,21 @@ class ServerStrategy:
         self._model = model.to(device)
         self._transfer = transfer_to(device)
         self._seed = seed
-        self._optimizer = optimizer
-        self._tables = collection.tables
-        self._counts_clicks = any(table.counts_clicks for table in collection.tables.values())
+        self._tables = {
+            name: table if own_optimizers else dataclasses.replace(table, own_optimizer=None)
+            for name, table in collection.tables.items()
+        }
+        self._counts_clicks = any(table.counts_clicks for table in self._tables.values())
         frozen_tables = freeze(model, collection.tables, frozen)
         self._flat = FlatParameters(model)
         served = ServedModel(
-            tables=tuple(collection.tables.values()),
+            tables=tuple(self._tables.values()),
             num_dense=len(self._flat),
             optimizer=optimizer,
             seed=seed,
             mode="sync" if cluster.mode == "sync" else "async",
         )
-        self._row_optimizer = served.row_optimizer
+        self._served = served
         self._link = Link(cluster.topology, served, cluster.client)
         self._lookup = RemoteLookup(collection, self._link.stores, frozen=frozen_tables)
         if self._link.worker == 0:
@@ -76,8 +81,12 @@ class ServerStrategy:
         standing = self._link.enter()
         self._sequence = standing.sequence
         self._num_passes_before = standing.num_passes
+        of_rows = {served.row_optimizer(table).name for table in served.tables}
         self._sender = build_sender(
-            self._link, cluster.mode, cluster.communicator, is_sgd=optimizer.name == "sgd"
+            self._link,
+            cluster.mode,
+            cluster.communicator,
+            is_sgd=of_rows | {optimizer.name} == {"sgd"},
         )
         self._ahead: Ahead | None = None
         if cluster.communicator.pull_ahead and isinstance(self._sender, BackgroundSender):
@@ -229,7 +238,7 @@ class ServerStrategy:
         return {
             name: WrittenTable(
                 record=record_of_parts(
-                    identity_of(table, self._row_optimizer, seed=self._seed),
+                    identity_of(table, self._served.row_optimizer(table), seed=self._seed),
                     [one["tables"][name] for one in found],
                     [one["stats"][name] for one in found],
                 ),

@@ -266,13 +266,15 @@ class SingleStrategy:
 
     def _row_optimizer(self, table: str) -> RowOptimizer:
         options = self._optimizers[self._number_of(table)]
-        return RowOptimizer(name=options.name, hyperparameters=options.settings)
+        return self._tables[table].row_optimizer(options.name, options.settings)
 
     def _row_rates(self) -> dict[str, float]:
-        return {
-            key: row_rate(self._optimizers[self._number_of(group.features[0].table)], self._step)
-            for key, group in self._collection.groups.items()
-        }
+        rates: dict[str, float] = {}
+        for key, group in self._collection.groups.items():
+            name = group.features[0].table
+            options = self._optimizers[self._number_of(name)]
+            rates[key] = self._tables[name].row_rate(row_rate(options, self._step))
+        return rates
 
     def _prepare_gradients(self, batch: Batch, looked_up: LookedUp) -> None:
         """Scale the gradient of rows, then cut all gradients to the norm that is allowed."""

@@ -55,7 +55,7 @@ class Shard:
                 store.table.see(rows.ids_N, rows.shows_N, rows.clicks_N, now=push.event_time)
             ids_N, grads_ND = _merged(tables, shares)
             if len(ids_N):
-                store.table.push(ids_N, grads_ND, lr=rate)
+                store.table.push(ids_N, grads_ND, lr=self.model.tables[place].row_rate(rate))
         self.dense.apply(_mean([push.grads_P for push in pushes], shares))
 
     def evict(self, *, epoch: int) -> None:

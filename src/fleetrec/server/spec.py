@@ -25,10 +25,9 @@ class ServedModel(Options):
     seed: int
     mode: Mode
 
-    @property
-    def row_optimizer(self) -> RowOptimizer:
-        """Return how rows move."""
-        return RowOptimizer(name=self.optimizer.name, hyperparameters=dict(self.optimizer.settings))
+    def row_optimizer(self, table: TableConfig) -> RowOptimizer:
+        """Return how the rows of a table move."""
+        return table.row_optimizer(self.optimizer.name, self.optimizer.settings)
 
     def differences(self, other: "ServedModel") -> list[str]:
         """Return the parts in which another model is not the same."""
@@ -70,8 +69,12 @@ def read_model(message: Message) -> ServedModel:
 
 def build_stores(model: ServedModel, portion: Portion) -> dict[str, NativeStore]:
     """Return the portion of every table, empty."""
-    optimizer = model.row_optimizer
     return {
-        table.name: NativeStore(table, optimizer, seed=model.seed, buckets=portion.buckets)
+        table.name: NativeStore(
+            table,
+            model.row_optimizer(table),
+            seed=model.seed,
+            buckets=portion.buckets,
+        )
         for table in model.tables
     }

@@ -131,7 +131,13 @@ def _strategy_of(
         )
     if run.kind == "infer":
         return ServerStrategy(
-            model, optimizer=READING, device=device, seed=run.seed, cluster=company, frozen=frozen
+            model,
+            optimizer=READING,
+            device=device,
+            seed=run.seed,
+            cluster=company,
+            frozen=frozen,
+            own_optimizers=False,
         )
     if len(update.optimizers) > 1 or update.clip_norm or update.embedding_gradient_scale != 1:
         raise ValueError(

@@ -3,7 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from fleetrec.models.table_options import AdmissionOptions
+from fleetrec._native import optimizer_schema
+from fleetrec.embedding.table import OwnOptimizer, RowOptimizer
+from fleetrec.models.table_options import AdmissionOptions, SparseOptimizerOptions
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,48 @@ def test_a_threshold_that_can_be_reached_is_taken(options):
 def test_a_threshold_that_no_id_reaches_is_refused(options, highest):
     with pytest.raises(ValidationError, match=f"of at most {highest} for {options['kind']}, got"):
         AdmissionOptions(**options)
+
+
+def test_the_optimizer_of_rows_has_its_settings_and_guards():
+    options = {
+        "class": "RMSProp",
+        "learning_rate": 0.1,
+        "settings": {"alpha": 0.5},
+        "l2": 0.25,
+        "clip_norm": 2,
+        "weight_bounds": [0, 3],
+    }
+    assert SparseOptimizerOptions.model_validate(options).build() == OwnOptimizer(
+        rule=RowOptimizer(
+            name="rmsprop",
+            hyperparameters={"alpha": 0.5},
+            guards={"l2": 0.25, "clip_norm": 2.0, "max_weight": 3.0},
+        ),
+        lr=0.1,
+    )
+
+
+@pytest.mark.parametrize("name", ["sgd", "adagrad", "adam", "adamw", "ftrl", "rmsprop", "momentum"])
+def test_every_setting_of_every_class_is_taken(name):
+    options = {"class": name, "learning_rate": 1, "settings": optimizer_schema()[name]}
+    assert SparseOptimizerOptions.model_validate(options).build().rule.name == name
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"class": "lion"}, "rowwise_adagrad"),
+        ({"settings": {"beta1": 0.9}}, "adagrad has no beta1; it has initial_accumulator, eps"),
+        ({"class": "sgd", "settings": {"eps": 1}}, "sgd has no eps; it has none"),
+        ({"learning_rate": 0}, "greater than 0"),
+        ({"learning_rate": float("nan")}, "finite"),
+        ({"settings": {"eps": float("inf")}}, "finite"),
+        ({"clip_value": -1}, "greater than or equal to 0"),
+        ({"weight_bounds": [1, 1]}, "the first the smaller one"),
+        ({"momentum": 1}, "Extra inputs"),
+    ],
+)
+def test_an_optimizer_of_rows_that_cannot_be_is_refused(wrong, message):
+    options = {"class": "adagrad", "learning_rate": 0.1} | wrong
+    with pytest.raises(ValidationError, match=message):
+        SparseOptimizerOptions.model_validate(options)

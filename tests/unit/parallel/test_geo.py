@@ -15,7 +15,7 @@ from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
-from fleetrec.embedding.table import Admission, TableConfig
+from fleetrec.embedding.table import Admission, OwnOptimizer, RowOptimizer, TableConfig
 from fleetrec.models.base import Model
 from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.geo import GeoStrategy
@@ -30,9 +30,9 @@ class Linear(Model):
     class Config(Options):
         """Has nothing to choose."""
 
-    def __init__(self, *, admission=Admission()):  # noqa: B008
+    def __init__(self, *, admission=Admission(), own_optimizer=None):  # noqa: B008
         super().__init__(tasks=[BinaryTask(label="click")])
-        table = TableConfig(name="t", dim=2, admission=admission)
+        table = TableConfig(name="t", dim=2, admission=admission, own_optimizer=own_optimizer)
         feature = EmbeddedFeature(feature="a", table="t")
         self.embeddings = EmbeddingCollection(features=[feature], tables=[table])
         self.out = nn.Linear(2, 1)
@@ -53,14 +53,14 @@ def make_batch(ids):
 
 
 @contextlib.contextmanager
-def two_workers(directory, *, push_steps):
+def two_workers(directory, *, push_steps, own_optimizer=None):
     with contextlib.ExitStack() as stack:
         endpoints = stack.enter_context(serving(directory, num_servers=2, num_workers=2))
         workers = []
         for index in range(2):
             torch.manual_seed(0)
             strategy = GeoStrategy(
-                Linear(),
+                Linear(own_optimizer=own_optimizer),
                 optimizer=OptimizerOptions(name="sgd", lr=0.5),
                 device=torch.device("cpu"),
                 seed=0,
@@ -83,9 +83,10 @@ def end_pass(workers):
             future.result(timeout=60)
 
 
+@pytest.mark.parametrize("own", [None, OwnOptimizer(rule=RowOptimizer(name="adagrad"), lr=0.1)])
 @pytest.mark.parametrize("push_steps", [1, 3])
-def test_at_the_end_of_a_pass_servers_have_what_each_worker_learnt(tmp_path, push_steps):
-    with two_workers(tmp_path, push_steps=push_steps) as workers:
+def test_at_the_end_of_a_pass_servers_have_what_each_worker_learnt(tmp_path, push_steps, own):
+    with two_workers(tmp_path, push_steps=push_steps, own_optimizer=own) as workers:
         for step in range(7):
             for number, worker in enumerate(workers):  # no id is met by both
                 worker.train_step(make_batch([10 * number + step % 3, 10 * number + 5]))
