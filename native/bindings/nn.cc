@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "arrays.h"
 #include "bindings.h"
+#include "fleetrec/denormals.h"
 #include "fleetrec/nn/bias_relu.h"
 
 using namespace nanobind::literals;
@@ -32,6 +33,7 @@ void backward(const Matrix& grad, const Matrix& y, const Out& passed, const OutV
 }  // namespace
 
 void bind_nn(nb::module_& module) {
+  module.def("flush_denormals", &flush_denormals, nb::kw_only(), "is_on"_a);
   module.def("add_bias_relu", &forward, "x"_a.noconvert(), "bias"_a.noconvert());
   module.def("bias_relu_backward", &backward, "grad"_a.noconvert(), "y"_a.noconvert(),
              "passed"_a.noconvert(), "bias_grad"_a.noconvert());

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "fleetrec/parallel.h"
+#include "fleetrec/simd.h"
 #include "fleetrec/table/batch_lookup.h"
 #include "fleetrec/table/vector_math.h"
 
@@ -152,8 +153,8 @@ void BatchLookup::sum(Partition& partition, const Gradients& gradients) const {
 }
 
 // Sums the gradient of a row over its uses; false if none has one.
-bool BatchLookup::sum_up(const Partition& partition, std::size_t row, const Gradients& gradients,
-                         std::span<float> sum) const {
+FLEETREC_SIMD bool BatchLookup::sum_up(const Partition& partition, std::size_t row,
+                                       const Gradients& gradients, std::span<float> sum) const {
   const std::vector<std::uint32_t>& uses = partition.uses;
   std::ranges::fill(sum, 0.0f);
   bool has_grad = false;

@@ -12,6 +12,13 @@ from typing_extensions import Buffer
 def keep_freed_memory() -> None:
     """Let this process keep memory that it frees, up to half a gigabyte, for the next batch."""
 
+def flush_denormals(*, is_on: bool) -> bool:
+    """Let numbers below 1.2e-38 be zero, or not, in this thread and those that compute for it.
+
+    Returns:
+        Whether they were before, in this thread.
+    """
+
 def cut_lines(text: Buffer, begin: int, max_lines: int) -> tuple[int, int]:
     """Find where ``max_lines`` lines from ``begin`` on end.
 

@@ -114,7 +114,8 @@ class SingleStrategy:
 
     def train_step(self, batch: Batch) -> Step:
         """Learn from a batch."""
-        self._model.train()
+        if not self._model.training:  # or every module would be told in every step
+            self._model.train()
         looked_up = self._pull(batch)
         sent = self._transfer.send(batch, looked_up.vectors)
         outputs, loss = self._forward_backward(sent)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleetrec._native import keep_freed_memory
+from fleetrec.nn.denormals import flushed_denormals
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.figures import Figures, FiguresPage
 from fleetrec.server.journal import Durability
@@ -42,6 +43,7 @@ class ServerOptions:
     security: Security = dataclasses.field(default_factory=Security)
 
 
+@flushed_denormals()  # as early as steps are replayed; threads follow the one that made them
 def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
     """Recover what the folder holds, and serve until told to stop, or all workers have finished."""
     keep_freed_memory()  # messages are large and alike

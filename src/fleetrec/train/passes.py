@@ -8,6 +8,7 @@ from pathlib import Path
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.cursor import Cursor
+from fleetrec.nn.denormals import flushed_denormals
 from fleetrec.parallel.strategy import Step, Strategy
 from fleetrec.train.dump import open_dump
 from fleetrec.train.events import Kind, Observer, PassDone, Place
@@ -53,6 +54,7 @@ class Pass:
         pace = Pace(clock)
         begin, num_samples = clock(), 0
         with (
+            flushed_denormals(),
             phase.loader.epoch(epoch, start=start) as batches,
             open_dump(self.dump_path, phase.model) as dump,
         ):

@@ -9,10 +9,16 @@ namespace fleetrec {
 
 constexpr std::size_t kAhead = 16;  // rows that are fetched before they are needed
 
-void add(float* sum, const float* term, std::size_t dim);
-void add_scaled(float* sum, const float* term, std::size_t dim, float scale);
+// Loops, here and below, because rows are too short for calls.
+inline void add(float* sum, const float* term, std::size_t dim) {
+  for (std::size_t i = 0; i < dim; ++i) sum[i] += term[i];
+}
 
-// Copies a row, or zeros if there is none. A loop, because rows are too short for a call.
+inline void add_scaled(float* sum, const float* term, std::size_t dim, float scale) {
+  for (std::size_t i = 0; i < dim; ++i) sum[i] += scale * term[i];
+}
+
+// Copies a row, or zeros if there is none.
 inline void copy(float* to, const float* from, std::size_t dim) {
   if (from == nullptr) {
     for (std::size_t i = 0; i < dim; ++i) to[i] = 0.0f;
