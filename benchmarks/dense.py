@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.criteo_like import NUM_DENSE, SPARSE
@@ -21,18 +21,25 @@ IN_DIM = len(SPARSE) * EMBEDDING_DIM + NUM_DENSE
 NUM_DENSE_BATCHES = 4
 
 
-def plain_network(hidden: Sequence[int]) -> nn.Sequential:
+def plain_network(hidden: Sequence[int]) -> nn.Module:
     """Return linear layers and ReLUs, and a linear layer to one logit."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in itertools.pairwise([IN_DIM, *hidden]):
         layers += [scaled_linear(fan_in, fan_out), nn.ReLU()]
-    return nn.Sequential(*layers, scaled_linear(hidden[-1], 1))
+    return nn.Sequential(*layers, scaled_linear(hidden[-1], 1), nn.Flatten(0))
 
 
-def own_network(hidden: Sequence[int]) -> nn.Sequential:
-    """Return the same with our layers."""
-    mlp = Mlp(IN_DIM, hidden)
-    return nn.Sequential(mlp, scaled_linear(mlp.out_dim, 1))
+class OwnNetwork(nn.Module):
+    """The same with our layers."""
+
+    def __init__(self, hidden: Sequence[int]) -> None:
+        super().__init__()
+        self._mlp = Mlp(IN_DIM, hidden)
+        self._out = scaled_linear(self._mlp.out_dim, 1)
+
+    def forward(self, x_BX: Tensor) -> Tensor:
+        """Return logit_B."""
+        return self._mlp.logit_of_parts([x_BX], self._out)
 
 
 class DenseBound:
@@ -52,7 +59,7 @@ class DenseBound:
         """Make some steps; returns the number of rows."""
         for step in range(num_steps):
             x_BX = self._inputs[step % NUM_DENSE_BATCHES].detach().requires_grad_()
-            logit_B = self._network(x_BX).squeeze(1)
+            logit_B = self._network(x_BX)
             loss = functional.binary_cross_entropy_with_logits(
                 logit_B, self._labels[step % NUM_DENSE_BATCHES]
             )

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from benchmarks import fbgemm
-from benchmarks.dense import DenseBound, own_network, plain_network
+from benchmarks.dense import DenseBound, OwnNetwork, plain_network
 from benchmarks.figure import Figure, ratios
 from benchmarks.job import HIDDEN, dataset, dnn_phase
 from benchmarks.speed import Apart, Speed, Train, speed
@@ -36,7 +36,7 @@ def measure(
     contenders: dict[str, Callable[[Path], Speed]] = {
         "ours": functools.partial(speed, functools.partial(train_part, phase)),
         "bound": _bound(plain_network(hidden), batch_size, num_steps),
-        "own bound": _bound(own_network(hidden), batch_size, num_steps),
+        "own bound": _bound(OwnNetwork(hidden), batch_size, num_steps),
     }
     with contextlib.ExitStack() as stack:
         if fbgemm.is_installed():

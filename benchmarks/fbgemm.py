@@ -77,7 +77,7 @@ class FbgemmLoop:
         first = int(offsets[0])
         embedded_BX = self._bags(batch.ids.values_N[first:], offsets - first)
         x_BX = torch.cat([embedded_BX, batch.dense[DENSE]], dim=1)
-        logit_B = self._network(x_BX).squeeze(1)
+        logit_B = self._network(x_BX)
         loss = functional.binary_cross_entropy_with_logits(logit_B, batch.label(LABEL))
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]

@@ -75,6 +75,40 @@ def bias_relu_backward(
         ValueError: The shapes do not fit.
     """
 
+def add_bias_relu_dot(
+    x: npt.NDArray[np.float32],
+    bias: npt.NDArray[np.float32],
+    weights: npt.NDArray[np.float32],
+    dots: npt.NDArray[np.float32],
+) -> None:
+    """Do as ``add_bias_relu``, and multiply every row by weights.
+
+    Raises:
+        ValueError: There is not one bias and one weight per column, and one product per row.
+    """
+
+def bias_relu_dot_backward(
+    grad: npt.NDArray[np.float32],
+    y: npt.NDArray[np.float32],
+    weights: npt.NDArray[np.float32],
+    passed: npt.NDArray[np.float32],
+    bias_grad: npt.NDArray[np.float32],
+    weight_grad: npt.NDArray[np.float32],
+) -> None:
+    """Take the gradient of the products back to all that ``add_bias_relu_dot`` was given.
+
+    Args:
+        grad: One number per row.
+        y: What ``add_bias_relu_dot`` made of x.
+        weights: Those of the products.
+        passed: Becomes the gradient of x.
+        bias_grad: Becomes the gradient of the bias.
+        weight_grad: Becomes the gradient of the weights.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+
 def count_predictions(
     predictions: npt.NDArray[np.float32],
     labels: npt.NDArray[np.float32],

@@ -15,16 +15,31 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from fleetrec._native import add_bias_relu, bias_relu_backward
+from fleetrec._native import (
+    add_bias_relu,
+    add_bias_relu_dot,
+    bias_relu_backward,
+    bias_relu_dot_backward,
+)
 
 # So few columns are multiplied faster the other way round.
 NARROW = 64
 
 
-def linear_relus(parts: Sequence[Tensor], layers: Sequence[nn.Linear]) -> Tensor:
-    """Return relu(x W' + b), layer after layer, x being the parts side by side, on the CPU."""
-    weights = itertools.chain.from_iterable((layer.weight, layer.bias) for layer in layers)
-    return cast(Tensor, _LinearRelus.apply(len(parts), *parts, *weights))  # type: ignore[no-untyped-call]
+def linear_relus(
+    parts: Sequence[Tensor], layers: Sequence[nn.Linear], head: nn.Linear | None = None
+) -> Tensor:
+    """Return relu(x W' + b), layer after layer, x being the parts side by side, on the CPU.
+
+    With a ``head`` of one output, what it makes of that, one number per sample.
+    """
+    weights = itertools.chain.from_iterable(
+        (layer.weight, layer.bias) for layer in (*layers, *([head] if head else ()))
+    )
+    return cast(
+        Tensor,
+        _LinearRelus.apply(len(parts), head is not None, *parts, *weights),  # type: ignore[no-untyped-call]
+    )
 
 
 def linear_of_parts(parts: Sequence[Tensor], weight_OX: Tensor, bias_O: Tensor | None) -> Tensor:
@@ -39,49 +54,77 @@ def linear_of_parts(parts: Sequence[Tensor], weight_OX: Tensor, bias_O: Tensor |
 
 
 class _LinearRelus(torch.autograd.Function):
-    """Inputs: the number of parts, the parts, then weight and bias of every layer."""
+    """Inputs: the number of parts, whether there is a head, the parts, then weights and biases."""
 
     @staticmethod
-    def forward(ctx: Any, num_parts: int, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, num_parts: int, has_head: bool, *tensors: Tensor) -> Tensor:  # noqa: FBT001
         parts, weights = tensors[:num_parts], tensors[num_parts:]
+        hidden, head = (weights[:-2], weights[-2:]) if has_head else (weights, None)
         inputs, outputs = parts, []
-        for weight_OX, bias_O in zip(weights[::2], weights[1::2], strict=True):
+        for weight_OX, bias_O in zip(hidden[:-2:2], hidden[1:-2:2], strict=True):
             y_BO = linear_of_parts(inputs, weight_OX, None)
             add_bias_relu(y_BO.numpy(), bias_O.numpy())
             outputs.append(y_BO)
             inputs = (y_BO,)
-        ctx.num_parts = num_parts
+        y_BO = linear_of_parts(inputs, hidden[-2], None)
+        outputs.append(y_BO)
+        ctx.num_parts, ctx.has_head = num_parts, has_head
         ctx.save_for_backward(*parts, *weights, *outputs)
-        return outputs[-1]
+        if head is None:
+            add_bias_relu(y_BO.numpy(), hidden[-1].numpy())
+            return y_BO
+        logit_B = torch.empty(len(y_BO))
+        weight_O = head[0].view(-1)
+        add_bias_relu_dot(y_BO.numpy(), hidden[-1].numpy(), weight_O.numpy(), logit_B.numpy())
+        return logit_B.add_(head[1])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_BO: Tensor) -> tuple[Tensor | None, ...]:
-        num_layers = (len(ctx.needs_input_grad) - 1 - ctx.num_parts) // 2
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        num_layers = (len(ctx.needs_input_grad) - 2 - ctx.num_parts) // 2 - ctx.has_head
         parts = ctx.saved_tensors[: ctx.num_parts]
         weights = ctx.saved_tensors[ctx.num_parts : -num_layers : 2]
         outputs = ctx.saved_tensors[-num_layers:]
-        needs = ctx.needs_input_grad[1 + ctx.num_parts :]
-        grads: list[Tensor | None] = []
+        needs = ctx.needs_input_grad[2 + ctx.num_parts :]
         # The gradient that comes is others', too; those between layers are changed in place.
-        passed_BO = torch.empty_like(outputs[-1])
-        incoming_BO = grad_BO.contiguous()
+        passed_BO, incoming_BO = torch.empty_like(outputs[-1]), grad.contiguous()
+        grads: list[Tensor | None] = []
         for i in reversed(range(num_layers)):
             bias_grad_O = torch.empty(len(weights[i]))
-            bias_relu_backward(
-                incoming_BO.numpy(), outputs[i].numpy(), passed_BO.numpy(), bias_grad_O.numpy()
-            )
+            if ctx.has_head and i == num_layers - 1:
+                grads = _head_grads(incoming_BO, outputs[i], weights[-1], passed_BO, bias_grad_O)
+            else:
+                bias_relu_backward(
+                    incoming_BO.numpy(), outputs[i].numpy(), passed_BO.numpy(), bias_grad_O.numpy()
+                )
             inputs = (outputs[i - 1],) if i else parts
             weight_grad_OX = _weight_grad(inputs, passed_BO) if needs[2 * i] else None
-            grads = [weight_grad_OX, bias_grad_O if needs[2 * i + 1] else None, *grads]
+            grads = [weight_grad_OX, bias_grad_O, *grads]
             if i:
                 incoming_BO = passed_BO = torch.mm(passed_BO, weights[i])
         columns = torch.split(weights[0], [part.shape[1] for part in parts], dim=1)
         part_grads = [
             torch.mm(passed_BO, own) if is_needed else None
-            for is_needed, own in zip(ctx.needs_input_grad[1:], columns, strict=False)
+            for is_needed, own in zip(ctx.needs_input_grad[2:], columns, strict=False)
         ]
-        return None, *part_grads, *grads
+        wanted = [own if is_needed else None for own, is_needed in zip(grads, needs, strict=True)]
+        return None, None, *part_grads, *wanted
+
+
+def _head_grads(
+    grad_B: Tensor, y_BO: Tensor, weight_1O: Tensor, passed_BO: Tensor, bias_grad_O: Tensor
+) -> list[Tensor | None]:
+    """Return the gradients of weight and bias of the head; fill those of the layer before it."""
+    weight_grad_1O = torch.empty_like(weight_1O)
+    bias_relu_dot_backward(
+        grad_B.numpy(),
+        y_BO.numpy(),
+        weight_1O.view(-1).numpy(),
+        passed_BO.numpy(),
+        bias_grad_O.numpy(),
+        weight_grad_1O.view(-1).numpy(),
+    )
+    return [weight_grad_1O, grad_B.sum(dim=0, keepdim=True)]
 
 
 def _weight_grad(parts: Sequence[Tensor], passed_BO: Tensor) -> Tensor:

@@ -56,15 +56,27 @@ class Mlp(nn.Sequential):
         """
         if not len(self):
             return torch.cat(list(parts), dim=-1)
+        if self._computes_together(parts):
+            return linear_relus(parts, self._linears())
         layers = [list(cast(nn.Sequential, layer)) for layer in self]
-        linears = [cast(nn.Linear, layer[0]) for layer in layers]
-        learns = self.training and torch.is_grad_enabled()
-        if learns and self._is_plain and all(map(_is_plain_matrix, parts)):
-            return linear_relus(parts, linears)
-        x = linear_of_parts(parts, linears[0].weight, linears[0].bias)
+        first = cast(nn.Linear, layers[0][0])
+        x = linear_of_parts(parts, first.weight, first.bias)
         for module in itertools.chain(layers[0][1:], *layers[1:]):
             x = module(x)
         return x
+
+    def logit_of_parts(self, parts: Sequence[Tensor], head: nn.Linear) -> Tensor:
+        """Return what a layer of one output makes of that: one number per sample."""
+        if len(self) and self._computes_together(parts):
+            return linear_relus(parts, self._linears(), head)
+        return cast(Tensor, head(self.of_parts(parts))).squeeze(-1)
+
+    def _linears(self) -> list[nn.Linear]:
+        return [cast(nn.Linear, cast(nn.Sequential, layer)[0]) for layer in self]
+
+    def _computes_together(self, parts: Sequence[Tensor]) -> bool:
+        learns = self.training and torch.is_grad_enabled()
+        return learns and self._is_plain and all(map(_is_plain_matrix, parts))
 
 
 def _is_plain_matrix(x: Tensor) -> bool:

@@ -20,6 +20,7 @@ class DenseOptimizer:
     """Moves the parameters of a network, by one optimizer or by several."""
 
     def __init__(self, groups: Sequence[tuple[OptimizerOptions, Sequence[nn.Parameter]]]) -> None:
+        self._parameters = [one for _, parameters in groups for one in parameters]
         self._optimizers = {
             number: dense_optimizer(parameters, options)
             for number, (options, parameters) in enumerate(groups)
@@ -28,8 +29,8 @@ class DenseOptimizer:
 
     def zero_grad(self) -> None:
         """Forget gradients."""
-        for optimizer in self._optimizers.values():
-            optimizer.zero_grad(set_to_none=True)
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def step(self, rates: Sequence[float]) -> None:
         """Move all parameters, with one learning rate for each optimizer."""

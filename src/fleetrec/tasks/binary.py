@@ -36,7 +36,8 @@ class BinaryTask(Task):
         """Add the probabilities of a batch."""
         assert isinstance(metric, BinaryMetric)
         labels_B = batch.label(self.label)
-        odd = labels_B[(labels_B != 0) & (labels_B != 1)]
-        if len(odd):
+        is_odd_B = (labels_B != 0) & (labels_B != 1)
+        if is_odd_B.any():
+            odd = labels_B[is_odd_B]
             raise DataError(f"label {self.label!r} must be 0 or 1, got {float(odd[0]):g}")
         metric.update(output_of(outputs, self._prediction), labels_B)

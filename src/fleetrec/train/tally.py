@@ -33,8 +33,8 @@ class Tally:
         """Add a batch."""
         for task, metric in zip(self._tasks, self.metrics, strict=True):
             task.count(metric, outputs, batch)
-        self.loss[0] += mean_loss * batch.num_samples
-        self.loss[1] += batch.num_samples
+        sums = self.loss.numpy()  # in every step: each of torch's operations would take longer
+        sums += (mean_loss * batch.num_samples, batch.num_samples)
 
     def merge(self, other: "Tally") -> None:
         """Add what another has counted."""

@@ -29,6 +29,24 @@ def test_they_are_what_torch_makes_of_linear_and_relu(widths, num_samples, num_l
     torch.testing.assert_close(_gradients(got, inputs), _gradients(want, inputs))
 
 
+@pytest.mark.parametrize("width", [1, 16, 33])
+@pytest.mark.parametrize("num_samples", [0, 1, 130])
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_a_head_of_one_output_is_computed_with_them(width, num_samples, num_layers):
+    torch.manual_seed(0)
+    layers = [nn.Linear(3, width), nn.Linear(width, width)][:num_layers]
+    head = nn.Linear(width, 1)
+    x = torch.randn(num_samples, 3, requires_grad=True)
+    inputs = [x, *(weight for layer in (*layers, head) for weight in layer.parameters())]
+    want = x
+    for layer in layers:
+        want = torch.relu(layer(want))
+    want = head(want).squeeze(1)
+    got = linear_relus([x], layers, head)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(_gradients(got, inputs), _gradients(want, inputs))
+
+
 def test_the_gradient_that_comes_stays_what_it_is():
     layers = [nn.Linear(3, 4), nn.Linear(4, 2)]
     grad = torch.randn(5, 2)
@@ -44,6 +62,11 @@ def test_only_what_learns_gets_a_gradient():
     linear_relus([x], [linear]).sum().backward()
     assert (x.grad, linear.weight.grad) == (None, None)
     assert linear.bias.grad is not None
+    head = nn.Linear(2, 1)
+    head.weight.requires_grad = False
+    linear_relus([x], [linear], head).sum().backward()
+    assert head.weight.grad is None
+    assert head.bias.grad.tolist() == [4.0]
 
 
 def test_gradients_may_lie_apart():
@@ -73,3 +96,14 @@ def test_an_mlp_learns_with_it_and_is_exported_without():
     graph = torch.export.export(mlp, (x,)).graph
     names = {str(node.target) for node in graph.nodes if node.op == "call_function"}
     assert names == {"aten.linear.default", "aten.relu.default"}
+
+
+def test_an_mlp_and_its_head_learn_together_and_are_exported_apart():
+    torch.manual_seed(0)
+    mlp, head = Mlp(3, [4, 2]), nn.Linear(2, 1)
+    x = torch.randn(5, 3)
+    learning = mlp.logit_of_parts([x[:, :2], x[:, 2:]], head)
+    assert learning.grad_fn.name() == "_LinearRelusBackward"
+    mlp.eval()
+    torch.testing.assert_close(mlp.logit_of_parts([x], head), learning)
+    assert Mlp(3, []).logit_of_parts([x], nn.Linear(3, 1)).shape == (5,)

@@ -16,4 +16,17 @@ void add_bias_relu(std::span<float> x, std::span<const float> bias);
 void bias_relu_backward(std::span<const float> grad, std::span<const float> y,
                         std::span<float> passed, std::span<float> bias_grad);
 
+// The same before a layer of one output: `dots` are the products of the rows with its weights.
+void add_bias_relu_dot(std::span<float> x, std::span<const float> bias,
+                       std::span<const float> weights, std::span<float> dots);
+
+// And back, from the gradient of the dots, one each per row.
+struct ReluDotGrads {
+  std::span<float> passed;
+  std::span<float> bias;
+  std::span<float> weights;
+};
+void bias_relu_dot_backward(std::span<const float> grad, std::span<const float> y,
+                            std::span<const float> weights, const ReluDotGrads& grads);
+
 }  // namespace fleetrec

@@ -1,6 +1,6 @@
 """The plain deep click model: pooled embeddings and dense features into one MLP."""
 
-# Shape suffixes: B samples, E embedded and dense width, H last hidden width.
+# Shape suffixes: B samples.
 
 import torch
 from pydantic import Field
@@ -53,8 +53,7 @@ class Model(base.Model):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return ``logit`` and ``predict``, the probability of a click."""
         dense = [self._dense.of(batch)] if self._dense.names else []
-        h_BH = self.mlp.of_parts([self.embeddings(batch).cat(), *dense])
-        logit_B = self.out(h_BH).squeeze(1)
+        logit_B = self.mlp.logit_of_parts([self.embeddings(batch).cat(), *dense], self.out)
         return {"logit": logit_B, "predict": torch.sigmoid(logit_B)}
 
 
