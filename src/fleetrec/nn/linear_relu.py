@@ -33,13 +33,10 @@ def linear_relus(
 
     With a ``head`` of one output, what it makes of that, one number per sample.
     """
-    weights = itertools.chain.from_iterable(
-        (layer.weight, layer.bias) for layer in (*layers, *([head] if head else ()))
-    )
-    return cast(
-        Tensor,
-        _LinearRelus.apply(len(parts), head is not None, *parts, *weights),  # type: ignore[no-untyped-call]
-    )
+    has_head = head is not None
+    linears = [*layers] if head is None else [*layers, head]
+    weights = itertools.chain.from_iterable((layer.weight, layer.bias) for layer in linears)
+    return cast(Tensor, _LinearRelus.apply(len(parts), has_head, *parts, *weights))  # type: ignore[no-untyped-call]
 
 
 def linear_of_parts(parts: Sequence[Tensor], weight_OX: Tensor, bias_O: Tensor | None) -> Tensor:
@@ -67,16 +64,17 @@ class _LinearRelus(torch.autograd.Function):
             outputs.append(y_BO)
             inputs = (y_BO,)
         y_BO = linear_of_parts(inputs, hidden[-2], None)
-        outputs.append(y_BO)
-        ctx.num_parts, ctx.has_head = num_parts, has_head
-        ctx.save_for_backward(*parts, *weights, *outputs)
         if head is None:
             add_bias_relu(y_BO.numpy(), hidden[-1].numpy())
-            return y_BO
-        logit_B = torch.empty(len(y_BO))
-        weight_O = head[0].view(-1)
-        add_bias_relu_dot(y_BO.numpy(), hidden[-1].numpy(), weight_O.numpy(), logit_B.numpy())
-        return logit_B.add_(head[1])
+            result = y_BO
+        else:
+            result = torch.empty(len(y_BO))
+            weight_O = head[0].view(-1)
+            add_bias_relu_dot(y_BO.numpy(), hidden[-1].numpy(), weight_O.numpy(), result.numpy())
+            result += head[1]
+        ctx.num_parts, ctx.has_head = num_parts, has_head
+        ctx.save_for_backward(*parts, *weights, *outputs, y_BO)
+        return result
 
     @staticmethod
     @once_differentiable
