@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers below 1.2e-38, with which processors compute a hundred times slower than with others.
+// Numbers below 1.2e-38, with which processors compute much more slowly than with others.
 #pragma once
 
 #include <cstdint>

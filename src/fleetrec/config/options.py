@@ -5,6 +5,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 
+def lower(value: Any) -> Any:
+    """Return a text in small letters, for names that may be written in any."""
+    return value.lower() if isinstance(value, str) else value
+
+
 class Options(BaseModel):
     """Options of one part of a job: frozen, complete, and closed to unknown keys."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from fleetrec._native import optimizer_schema
-from fleetrec.config.options import Options
+from fleetrec.config.options import Options, lower
 from fleetrec.embedding.table import (
     Admission,
     Eviction,
@@ -19,6 +19,7 @@ from fleetrec.embedding.table import (
 RowOptimizerName = Literal[
     "sgd", "adagrad", "rowwise_adagrad", "adam", "adamw", "ftrl", "rmsprop", "momentum"
 ]
+SHARES = ("alpha", "beta1", "beta2", "momentum")  # of what was before, in a running mean
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 # Sights, and clicks, of an id without a row are counted up to here: 16 bits each.
@@ -76,9 +77,7 @@ class SparseOptimizerOptions(Options):
     gradient of a row before, and its weights after, the optimizer does.
     """
 
-    optimizer_class: Annotated[
-        RowOptimizerName, BeforeValidator(lambda v: v.lower() if isinstance(v, str) else v)
-    ] = Field(alias="class")
+    optimizer_class: Annotated[RowOptimizerName, BeforeValidator(lower)] = Field(alias="class")
     learning_rate: Finite = Field(gt=0)
     settings: Mapping[str, Finite] = Field(default_factory=dict)
     l2: Finite = Field(default=0.0, ge=0)
@@ -88,7 +87,7 @@ class SparseOptimizerOptions(Options):
 
     @model_validator(mode="after")
     def check_settings_are_known(self) -> Self:
-        """Refuse what the class does not have, and bounds without room between them."""
+        """Refuse what the class does not have, or cannot work with; and bounds without room."""
         known = optimizer_schema()[self.optimizer_class]
         unknown = sorted(set(self.settings) - set(known))
         if unknown:
@@ -96,6 +95,10 @@ class SparseOptimizerOptions(Options):
                 f"settings: {self.optimizer_class} has no {', '.join(unknown)}; it has "
                 f"{', '.join(known) or 'none'}"
             )
+        for name, value in self.settings.items():
+            if value < 0 or (name in SHARES and value >= 1):
+                allowed = "from 0 to less than 1" if name in SHARES else "of at least 0"
+                raise ValueError(f"settings: {name}: expected a number {allowed}, got {value:g}")
         if self.weight_bounds is not None and self.weight_bounds[0] >= self.weight_bounds[1]:
             raise ValueError("weight_bounds: expected [least, greatest], the first the smaller one")
         return self

@@ -5,8 +5,8 @@
 from torch import Tensor
 
 from fleetrec.core.batch import Batch
-from fleetrec.core.errors import DataError
 from fleetrec.tasks.binary_metric import BinaryMetric
+from fleetrec.tasks.labels import check_binary
 from fleetrec.tasks.losses import log_loss
 from fleetrec.tasks.metric import Metric
 from fleetrec.tasks.task import Outputs, Task, output_of
@@ -36,8 +36,5 @@ class BinaryTask(Task):
         """Add the probabilities of a batch."""
         assert isinstance(metric, BinaryMetric)
         labels_B = batch.label(self.label)
-        is_odd_B = (labels_B != 0) & (labels_B != 1)
-        if is_odd_B.any():
-            odd = labels_B[is_odd_B]
-            raise DataError(f"label {self.label!r} must be 0 or 1, got {float(odd[0]):g}")
+        check_binary(self.label, labels_B)
         metric.update(output_of(outputs, self._prediction), labels_B)

@@ -12,6 +12,7 @@ from fleetrec.core.batch import Batch
 from fleetrec.core.errors import DataError
 from fleetrec.tasks.binary_metric import BinaryMetric
 from fleetrec.tasks.group_auc import GroupAuc
+from fleetrec.tasks.labels import check_binary
 from fleetrec.tasks.losses import log_loss, softmax_loss, squared_loss
 from fleetrec.tasks.mean_metric import MeanMetric, hits_at
 from fleetrec.tasks.metric import Metric
@@ -112,10 +113,10 @@ class ScoredTask(Task):
     ) -> None:
         labels_B = batch.label(self.label)
         if isinstance(metric, BinaryMetric):
-            self._check_binary(labels_B)
+            check_binary(self.label, labels_B)
             metric.update(self._output(outputs, "probs"), labels_B)
         elif isinstance(metric, GroupAuc):
-            self._check_binary(labels_B)
+            check_binary(self.label, labels_B)
             groups_B = batch.ids[options.feature].values
             if len(groups_B) != batch.num_samples:
                 raise DataError(f"{options.name}: a sample has no {options.feature!r}")
@@ -145,11 +146,6 @@ class ScoredTask(Task):
         )
         if not is_there:
             raise ValueError(f"metric {metric.name} needs {wanted}")
-
-    def _check_binary(self, labels_B: Tensor) -> None:
-        odd = labels_B[(labels_B != 0) & (labels_B != 1)]
-        if len(odd):
-            raise DataError(f"label {self.label!r} must be 0 or 1, got {float(odd[0]):g}")
 
     def _check_classes(self, labels_B: Tensor) -> None:
         odd = labels_B[(labels_B < 0) | (labels_B >= self.num_class) | (labels_B % 1 != 0)]

@@ -1,11 +1,17 @@
 """Options of tables: rules that could never hold are refused before anything starts."""
 
+from typing import get_args
+
 import pytest
 from pydantic import ValidationError
 
 from fleetrec._native import optimizer_schema
 from fleetrec.embedding.table import OwnOptimizer, RowOptimizer
-from fleetrec.models.table_options import AdmissionOptions, SparseOptimizerOptions
+from fleetrec.models.table_options import (
+    AdmissionOptions,
+    RowOptimizerName,
+    SparseOptimizerOptions,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,7 @@ def test_the_optimizer_of_rows_has_its_settings_and_guards():
     )
 
 
-@pytest.mark.parametrize("name", ["sgd", "adagrad", "adam", "adamw", "ftrl", "rmsprop", "momentum"])
+@pytest.mark.parametrize("name", get_args(RowOptimizerName))
 def test_every_setting_of_every_class_is_taken(name):
     options = {"class": name, "learning_rate": 1, "settings": optimizer_schema()[name]}
     assert SparseOptimizerOptions.model_validate(options).build().rule.name == name
@@ -70,6 +76,8 @@ def test_every_setting_of_every_class_is_taken(name):
         ({"learning_rate": 0}, "greater than 0"),
         ({"learning_rate": float("nan")}, "finite"),
         ({"settings": {"eps": float("inf")}}, "finite"),
+        ({"settings": {"eps": -1}}, "eps: expected a number of at least 0, got -1"),
+        ({"class": "adam", "settings": {"beta1": 1}}, "beta1: expected a number from 0 to less"),
         ({"clip_value": -1}, "greater than or equal to 0"),
         ({"weight_bounds": [1, 1]}, "the first the smaller one"),
         ({"momentum": 1}, "Extra inputs"),

@@ -98,7 +98,7 @@ def test_an_mlp_learns_with_it_and_is_exported_without():
     assert names == {"aten.linear.default", "aten.relu.default"}
 
 
-def test_an_mlp_and_its_head_learn_together_and_are_exported_apart():
+def test_an_mlp_and_its_head_learn_together_and_judge_apart():
     torch.manual_seed(0)
     mlp, head = Mlp(3, [4, 2]), nn.Linear(2, 1)
     x = torch.randn(5, 3)

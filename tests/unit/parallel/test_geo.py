@@ -6,39 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from fleetrec.config.job import OptimizerOptions
-from fleetrec.config.options import Options
 from fleetrec.core.batch import Batch
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.jagged import KeyedJagged
-from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
-from fleetrec.embedding.table import Admission, OwnOptimizer, RowOptimizer, TableConfig
-from fleetrec.models.base import Model
+from fleetrec.embedding.table import Admission, OwnOptimizer, RowOptimizer
 from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.geo import GeoStrategy
 from fleetrec.server.client import ClientOptions
-from fleetrec.tasks.binary import BinaryTask
+from unit.parallel.linear import Linear
 from unit.server.serving import TOKEN, make_topology, serving
-
-
-class Linear(Model):
-    """One vector and one weight."""
-
-    class Config(Options):
-        """Has nothing to choose."""
-
-    def __init__(self, *, admission=Admission(), own_optimizer=None):  # noqa: B008
-        super().__init__(tasks=[BinaryTask(label="click")])
-        table = TableConfig(name="t", dim=2, admission=admission, own_optimizer=own_optimizer)
-        feature = EmbeddedFeature(feature="a", table="t")
-        self.embeddings = EmbeddingCollection(features=[feature], tables=[table])
-        self.out = nn.Linear(2, 1)
-
-    def forward(self, batch):
-        return {"logit": self.out(self.embeddings(batch).cat()).squeeze(1)}
 
 
 def make_batch(ids):

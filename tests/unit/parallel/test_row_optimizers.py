@@ -5,41 +5,22 @@ import torch
 from torch import nn
 
 from fleetrec.config.job import OptimizerOptions
-from fleetrec.config.options import Options
 from fleetrec.core.batch import Batch
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.table import OwnOptimizer, RowOptimizer, TableConfig
-from fleetrec.models.base import Model
 from fleetrec.parallel.single import SingleStrategy
-from fleetrec.tasks.binary import BinaryTask
 from reference.row_optimizer import OPTIMIZERS
+from unit.parallel.linear import Linear
 
 LR = 0.1
-
-
-class Linear(Model):
-    """One vector and one weight."""
-
-    class Config(Options):
-        """Has nothing to choose."""
-
-    def __init__(self, own):
-        super().__init__(tasks=[BinaryTask(label="click")])
-        table = TableConfig(name="t", dim=2, own_optimizer=own)
-        feature = EmbeddedFeature(feature="a", table="t")
-        self.embeddings = EmbeddingCollection(features=[feature], tables=[table])
-        self.out = nn.Linear(2, 1)
-
-    def forward(self, batch):
-        return {"logit": self.out(self.embeddings(batch).cat()).squeeze(1)}
 
 
 def make_strategy(own):
     torch.manual_seed(0)
     return SingleStrategy(
-        Linear(own),
+        Linear(own_optimizer=own),
         optimizer=OptimizerOptions(name="sgd", lr=0.5),
         device=torch.device("cpu"),
         seed=0,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fleetrec.config.job import OptimizerName
-from fleetrec.config.options import Options
+from fleetrec.config.options import Options, lower
 
 RunnerClass = Literal[
     "train",
@@ -23,10 +23,6 @@ RunnerClass = Literal[
 ]
 
 MAX_DENSE_WIDTH = 1 << 24
-
-
-def _lower(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
 
 
 def forward_slashes(value: Any) -> Any:
@@ -173,15 +169,15 @@ class Runner(Section):
     """An entry of ``runner``."""
 
     name: FileName
-    runner_class: Annotated[RunnerClass, BeforeValidator(_lower)] = Field(alias="class")
-    device: Annotated[Literal["cpu", "gpu"], BeforeValidator(_lower)] = "cpu"
+    runner_class: Annotated[RunnerClass, BeforeValidator(lower)] = Field(alias="class")
+    device: Annotated[Literal["cpu", "gpu"], BeforeValidator(lower)] = "cpu"
     selected_gpus: tuple[Gpu, ...] = Field(default=(0,), min_length=1)
-    fleet_mode: Annotated[Literal["ps", "collective", "pslib"], BeforeValidator(_lower)] = "ps"
+    fleet_mode: Annotated[Literal["ps", "collective", "pslib"], BeforeValidator(lower)] = "ps"
     distribute_strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     worker_num: Int = Field(default=1, gt=0)
     server_num: Int = Field(default=1, gt=0)
     max_restarts: Int = Field(default=3, ge=0)
-    placement: Annotated[Literal["auto", "replicated", "sharded"], BeforeValidator(_lower)] = "auto"
+    placement: Annotated[Literal["auto", "replicated", "sharded"], BeforeValidator(lower)] = "auto"
     rank_timeout: float = Field(default=300, gt=0)  # seconds
     exchange_ahead: bool = False
     communicator: CommunicatorKeys = CommunicatorKeys()
@@ -222,7 +218,7 @@ class Runner(Section):
 class OptimizerKeys(Section):
     """``hyper_parameters.optimizer``."""
 
-    optimizer_class: Annotated[OptimizerName, BeforeValidator(_lower)] = Field(
+    optimizer_class: Annotated[OptimizerName, BeforeValidator(lower)] = Field(
         default="adam", alias="class"
     )
     learning_rate: float = Field(default=0.001, gt=0)
