@@ -36,13 +36,12 @@ void forward_dot(const Out& x, const Vector& bias, const Vector& weights, const 
   add_bias_relu_dot(to_span(x), to_span(bias), to_span(weights), to_span(dots));
 }
 
-void backward_dot(const Vector& grad, const Matrix& y, const Vector& weights, const Out& passed,
+void backward_dot(const Vector& grad, const Out& y, const Vector& weights,
                   const OutVector& bias_grad, const OutVector& weight_grad) {
   check_width(y.shape(1), bias_grad.size());
-  check_width(passed.shape(1), bias_grad.size());
   const nb::gil_scoped_release released;
   bias_relu_dot_backward(to_span(grad), to_span(y), to_span(weights),
-                         {to_span(passed), to_span(bias_grad), to_span(weight_grad)});
+                         {to_span(bias_grad), to_span(weight_grad)});
 }
 
 }  // namespace
@@ -55,8 +54,7 @@ void bind_nn(nb::module_& module) {
   module.def("add_bias_relu_dot", &forward_dot, "x"_a.noconvert(), "bias"_a.noconvert(),
              "weights"_a.noconvert(), "dots"_a.noconvert());
   module.def("bias_relu_dot_backward", &backward_dot, "grad"_a.noconvert(), "y"_a.noconvert(),
-             "weights"_a.noconvert(), "passed"_a.noconvert(), "bias_grad"_a.noconvert(),
-             "weight_grad"_a.noconvert());
+             "weights"_a.noconvert(), "bias_grad"_a.noconvert(), "weight_grad"_a.noconvert());
 }
 
 }  // namespace fleetrec

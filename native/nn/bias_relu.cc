@@ -53,16 +53,15 @@ FLEETREC_SIMD void multiply_rows(const float* x, const float* weights, float* do
   }
 }
 
-FLEETREC_SIMD void pass_dots(const float* grad, const float* y, const float* weights, float* passed,
-                             float* sums, float* weight_sums, std::size_t num_rows,
-                             std::size_t dim) {
-  for (std::size_t row = 0; row < num_rows; ++row, y += dim, passed += dim) {
+FLEETREC_SIMD void pass_dots(const float* grad, float* y, const float* weights, float* sums,
+                             float* weight_sums, std::size_t num_rows, std::size_t dim) {
+  for (std::size_t row = 0; row < num_rows; ++row, y += dim) {
     const float slope = grad[row];
 #pragma GCC ivdep
     for (std::size_t i = 0; i < dim; ++i) {
-      passed[i] = y[i] <= 0.0f ? 0.0f : slope * weights[i];
-      sums[i] += passed[i];
       weight_sums[i] += slope * y[i];
+      y[i] = y[i] <= 0.0f ? 0.0f : slope * weights[i];
+      sums[i] += y[i];
     }
   }
 }
@@ -132,11 +131,11 @@ void add_bias_relu_dot(std::span<float> x, std::span<const float> bias,
   });
 }
 
-void bias_relu_dot_backward(std::span<const float> grad, std::span<const float> y,
+void bias_relu_dot_backward(std::span<const float> grad, std::span<float> y,
                             std::span<const float> weights, const ReluDotGrads& grads) {
   const std::size_t dim = weights.size();
   if (grads.bias.size() != dim || grads.weights.size() != dim ||
-      rows_of(y.size(), dim) != grad.size() || grads.passed.size() != y.size()) {
+      rows_of(y.size(), dim) != grad.size()) {
     throw std::invalid_argument("gradients must have the shapes of what they belong to");
   }
   std::vector<float> sums(num_blocks(grad.size()) * dim);
@@ -144,8 +143,8 @@ void bias_relu_dot_backward(std::span<const float> grad, std::span<const float> 
   each_block(grad.size(), [&](std::size_t first, std::size_t count) {
     const std::size_t begin = first * dim;
     const std::size_t block = first / kBlockRows * dim;
-    pass_dots(grad.data() + first, y.data() + begin, weights.data(), grads.passed.data() + begin,
-              sums.data() + block, weight_sums.data() + block, count, dim);
+    pass_dots(grad.data() + first, y.data() + begin, weights.data(), sums.data() + block,
+              weight_sums.data() + block, count, dim);
   });
   sum_blocks(sums, grads.bias);
   sum_blocks(weight_sums, grads.weights);

@@ -91,7 +91,6 @@ def bias_relu_dot_backward(
     grad: npt.NDArray[np.float32],
     y: npt.NDArray[np.float32],
     weights: npt.NDArray[np.float32],
-    passed: npt.NDArray[np.float32],
     bias_grad: npt.NDArray[np.float32],
     weight_grad: npt.NDArray[np.float32],
 ) -> None:
@@ -99,9 +98,8 @@ def bias_relu_dot_backward(
 
     Args:
         grad: One number per row.
-        y: What ``add_bias_relu_dot`` made of x.
+        y: What ``add_bias_relu_dot`` made of x; becomes the gradient of x.
         weights: Those of the products.
-        passed: Becomes the gradient of x.
         bias_grad: Becomes the gradient of the bias.
         weight_grad: Becomes the gradient of the weights.
 

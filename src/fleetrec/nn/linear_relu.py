@@ -13,6 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.autograd.graph import increment_version
 from torch.nn import functional
 
 from fleetrec._native import (
@@ -44,8 +45,10 @@ def linear_of_parts(parts: Sequence[Tensor], weight_OX: Tensor, bias_O: Tensor |
     if len(parts) == 1:
         return functional.linear(parts[0], weight_OX, bias_O)
     columns = torch.split(weight_OX, [part.shape[1] for part in parts], dim=1)
-    y_BO = functional.linear(parts[0], columns[0], bias_O)
-    for part, own in zip(parts[1:], columns[1:], strict=True):
+    # The wider a product, the less it matters that it adds to what stands there.
+    (first, own), *others = sorted(zip(parts, columns, strict=True), key=lambda x: x[0].shape[1])
+    y_BO = functional.linear(first, own, bias_O)
+    for part, own in others:
         y_BO = y_BO.addmm_(part, own.t())
     return y_BO
 
@@ -84,13 +87,14 @@ class _LinearRelus(torch.autograd.Function):
         weights = ctx.saved_tensors[ctx.num_parts : -num_layers : 2]
         outputs = ctx.saved_tensors[-num_layers:]
         needs = ctx.needs_input_grad[2 + ctx.num_parts :]
-        # The gradient that comes is others', too; those between layers are changed in place.
-        passed_BO, incoming_BO = torch.empty_like(outputs[-1]), grad.contiguous()
+        # What comes in or went out is others', too; what is between layers is changed in place.
+        passed_BO = outputs[-1] if ctx.has_head else torch.empty_like(outputs[-1])
+        incoming_BO = grad.contiguous()
         grads: list[Tensor | None] = []
         for i in reversed(range(num_layers)):
             bias_grad_O = torch.empty(len(weights[i]))
             if ctx.has_head and i == num_layers - 1:
-                grads = _head_grads(incoming_BO, outputs[i], weights[-1], passed_BO, bias_grad_O)
+                grads = _head_grads(incoming_BO, passed_BO, weights[-1], bias_grad_O)
             else:
                 bias_relu_backward(
                     incoming_BO.numpy(), outputs[i].numpy(), passed_BO.numpy(), bias_grad_O.numpy()
@@ -110,18 +114,21 @@ class _LinearRelus(torch.autograd.Function):
 
 
 def _head_grads(
-    grad_B: Tensor, y_BO: Tensor, weight_1O: Tensor, passed_BO: Tensor, bias_grad_O: Tensor
+    grad_B: Tensor, y_BO: Tensor, weight_1O: Tensor, bias_grad_O: Tensor
 ) -> list[Tensor | None]:
-    """Return the gradients of weight and bias of the head; fill those of the layer before it."""
+    """Return the gradients of weight and bias of the head.
+
+    The output of the layer before it becomes the gradient of that layer.
+    """
     weight_grad_1O = torch.empty_like(weight_1O)
     bias_relu_dot_backward(
         grad_B.numpy(),
         y_BO.numpy(),
         weight_1O.view(-1).numpy(),
-        passed_BO.numpy(),
         bias_grad_O.numpy(),
         weight_grad_1O.view(-1).numpy(),
     )
+    increment_version(y_BO)  # so that torch refuses to go back a second time
     return [weight_grad_1O, grad_B.sum(dim=0, keepdim=True)]
 
 
@@ -130,7 +137,7 @@ def _weight_grad(parts: Sequence[Tensor], passed_BO: Tensor) -> Tensor:
     grad_OX = torch.empty(passed_BO.shape[1], sum(widths))
     for part, own in zip(parts, torch.split(grad_OX, widths, dim=1), strict=True):
         if part.shape[1] < NARROW:
-            own.copy_(torch.mm(part.t(), passed_BO).t())
+            own.copy_(torch.mm(part.t().contiguous(), passed_BO).t())
         else:
             torch.mm(passed_BO.t(), part, out=own)
     return grad_OX

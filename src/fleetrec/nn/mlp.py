@@ -52,7 +52,7 @@ class Mlp(nn.Sequential):
         """Return the output for inputs that stand side by side, without putting them there.
 
         The first layer adds up, in place, what its columns make of each part: a copy less, and one
-        less of the gradient. The widest part had best be the first.
+        less of the gradient.
         """
         if not len(self):
             return torch.cat(list(parts), dim=-1)

@@ -107,3 +107,10 @@ def test_an_mlp_and_its_head_learn_together_and_judge_apart():
     mlp.eval()
     torch.testing.assert_close(mlp.logit_of_parts([x], head), learning)
     assert Mlp(3, []).logit_of_parts([x], nn.Linear(3, 1)).shape == (5,)
+
+
+def test_nobody_goes_back_twice_through_a_head():
+    logit = linear_relus([torch.randn(5, 3)], [nn.Linear(3, 4)], nn.Linear(4, 1))
+    logit.sum().backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        logit.sum().backward()

@@ -20,13 +20,13 @@ void bias_relu_backward(std::span<const float> grad, std::span<const float> y,
 void add_bias_relu_dot(std::span<float> x, std::span<const float> bias,
                        std::span<const float> weights, std::span<float> dots);
 
-// And back, from the gradient of the dots, one each per row.
+// And back, from the gradient of the dots, one each per row. y becomes the gradient of what
+// add_bias_relu_dot was given: it is read here for the last time, and memory is what costs.
 struct ReluDotGrads {
-  std::span<float> passed;
   std::span<float> bias;
   std::span<float> weights;
 };
-void bias_relu_dot_backward(std::span<const float> grad, std::span<const float> y,
+void bias_relu_dot_backward(std::span<const float> grad, std::span<float> y,
                             std::span<const float> weights, const ReluDotGrads& grads);
 
 }  // namespace fleetrec
