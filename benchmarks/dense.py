@@ -25,8 +25,8 @@ def plain_network(hidden: Sequence[int]) -> nn.Module:
     """Return linear layers and ReLUs, and a linear layer to one logit."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in itertools.pairwise([IN_DIM, *hidden]):
-        layers += [scaled_linear(fan_in, fan_out), nn.ReLU()]
-    return nn.Sequential(*layers, scaled_linear(hidden[-1], 1), nn.Flatten(0))
+        layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(hidden[-1], 1), nn.Flatten(0))
 
 
 class OwnNetwork(nn.Module):

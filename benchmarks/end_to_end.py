@@ -13,11 +13,15 @@ from benchmarks.dense import DenseBound, OwnNetwork, plain_network
 from benchmarks.figure import Figure, ratios
 from benchmarks.job import HIDDEN, dataset, dnn_phase
 from benchmarks.speed import Apart, Speed, Train, speed
+from fleetrec.config.job import MatmulPrecision
 from fleetrec.data.loader import Loader
+from fleetrec.nn.denormals import flushed_denormals
+from fleetrec.nn.linear import set_matmul_precision
 from fleetrec.train.phase import PhaseRun
 
 TARGET = 0.85
 FBGEMM_TARGET = 1.2
+LESS_EXACT: tuple[MatmulPrecision, ...] = ("high", "medium")
 
 
 def measure(
@@ -35,6 +39,7 @@ def measure(
         num_steps = max(1, sum(1 for _ in stream) // batch_size)
     contenders: dict[str, Callable[[Path], Speed]] = {
         "ours": functools.partial(speed, functools.partial(train_part, phase)),
+        **{name: _with_products(phase, name) for name in LESS_EXACT},
         "bound": _bound(plain_network(hidden), batch_size, num_steps),
         "own bound": _bound(OwnNetwork(hidden), batch_size, num_steps),
     }
@@ -53,6 +58,17 @@ def measure(
     return _figures({name: found[1:] for name, found in speeds.items()})
 
 
+def _with_products(phase: PhaseRun, precision: MatmulPrecision) -> Callable[[Path], Speed]:
+    def train(part: Path) -> int:
+        set_matmul_precision(phase.model, precision)
+        try:
+            return train_part(phase, part)
+        finally:
+            set_matmul_precision(phase.model, "highest")
+
+    return functools.partial(speed, train)
+
+
 def _bound(network: nn.Module, batch_size: int, num_steps: int) -> Callable[[Path], Speed]:
     bound = DenseBound(network, batch_size=batch_size)
     return functools.partial(speed, lambda _: bound.run(num_steps=num_steps))
@@ -68,7 +84,7 @@ def train_part(phase: PhaseRun, part: Path) -> int:
     """Train on one file as the training loop does, threads started and stopped within."""
     loader = Loader(dataset(part, batch_size=phase.options.dataset.batch_size), seed=0)
     num_rows = 0
-    with loader.epoch(0) as batches:
+    with flushed_denormals(), loader.epoch(0) as batches:
         for batch in batches:
             step = phase.strategy.train_step(batch)
             phase.scoreboard.count(step.outputs, batch, step.loss)
@@ -100,6 +116,15 @@ def _figures(speeds: Mapping[str, Sequence[Speed]]) -> list[Figure]:
             unit="rows/CPU s",
             ratios=ratios(cpu["ours"], cpu["bound"]),
         ),
+    ]
+    figures += [
+        Figure(
+            name=f"dnn: end to end, matmul_precision {precision}",
+            values=wall[precision],
+            unit="rows/s",
+            ratios=ratios(wall[precision], wall["bound"]),
+        )
+        for precision in LESS_EXACT
     ]
     if "fbgemm" in wall:
         figures += [

@@ -3,6 +3,7 @@
 #include "bindings.h"
 #include "fleetrec/denormals.h"
 #include "fleetrec/nn/bias_relu.h"
+#include "fleetrec/nn/multiply.h"
 
 using namespace nanobind::literals;
 
@@ -11,6 +12,8 @@ namespace {
 
 using Out = Array<float, nb::ndim<2>>;
 using OutVector = Array<float, nb::ndim<1>>;
+template <typename Number>
+using Strided = nb::ndarray<Number, nb::device::cpu, nb::ndim<2>>;
 
 void check_width(std::size_t width, std::size_t num_biases) {
   if (width != num_biases) throw std::invalid_argument("expected one bias per column");
@@ -44,6 +47,18 @@ void backward_dot(const Vector& grad, const Out& y, const Vector& weights,
                          {to_span(bias_grad), to_span(weight_grad)});
 }
 
+template <typename Number>
+MatrixView<Number> to_view(const Strided<Number>& matrix) {
+  return {matrix.data(), matrix.shape(0), matrix.shape(1),
+          static_cast<std::size_t>(matrix.stride(0)), static_cast<std::size_t>(matrix.stride(1))};
+}
+
+void product(const Strided<const float>& a, const Strided<const float>& b,
+             const Strided<float>& out, std::size_t num_pieces, bool adds) {
+  const nb::gil_scoped_release released;
+  multiply(to_view(a), to_view(b), to_view(out), {num_pieces, adds});
+}
+
 }  // namespace
 
 void bind_nn(nb::module_& module) {
@@ -55,6 +70,9 @@ void bind_nn(nb::module_& module) {
              "weights"_a.noconvert(), "dots"_a.noconvert());
   module.def("bias_relu_dot_backward", &backward_dot, "grad"_a.noconvert(), "y"_a.noconvert(),
              "weights"_a.noconvert(), "bias_grad"_a.noconvert(), "weight_grad"_a.noconvert());
+  module.def("has_tiles", &has_tiles);
+  module.def("multiply", &product, "a"_a.noconvert(), "b"_a.noconvert(), "out"_a.noconvert(),
+             nb::kw_only(), "num_pieces"_a, "adds"_a = false);
 }
 
 }  // namespace fleetrec

@@ -3,29 +3,23 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <stdexcept>
 #include <vector>
 
 #include "check.h"
+#include "making.h"
 
 namespace fleetrec {
 namespace {
 
-std::vector<float> numbers(std::size_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> made(count);
-  for (float& number : made) number = normal(engine);
-  return made;
-}
+using testing::normal_numbers;
 
 TEST(bias_and_relu_are_what_a_loop_makes_of_them) {
   for (const std::size_t num_rows : {0, 1, 63, 64, 65, 1000}) {
     constexpr std::size_t kDim = 19;
-    const std::vector<float> x = numbers(num_rows * kDim, 1);
-    const std::vector<float> bias = numbers(kDim, 2);
-    const std::vector<float> grad = numbers(num_rows * kDim, 3);
+    const std::vector<float> x = normal_numbers(num_rows * kDim, 1);
+    const std::vector<float> bias = normal_numbers(kDim, 2);
+    const std::vector<float> grad = normal_numbers(num_rows * kDim, 3);
     std::vector<float> y = x;
     add_bias_relu(y, bias);
     std::vector<float> passed(grad.size());
@@ -45,10 +39,10 @@ TEST(bias_and_relu_are_what_a_loop_makes_of_them) {
 TEST(a_dot_behind_a_relu_is_what_a_loop_makes_of_it) {
   for (const std::size_t dim : {1, 16, 37}) {
     for (const std::size_t num_rows : {0, 1, 64, 200}) {
-      const std::vector<float> x = numbers(num_rows * dim, 1);
-      const std::vector<float> bias = numbers(dim, 2);
-      const std::vector<float> weights = numbers(dim, 3);
-      const std::vector<float> grad = numbers(num_rows, 4);
+      const std::vector<float> x = normal_numbers(num_rows * dim, 1);
+      const std::vector<float> bias = normal_numbers(dim, 2);
+      const std::vector<float> weights = normal_numbers(dim, 3);
+      const std::vector<float> grad = normal_numbers(num_rows, 4);
       std::vector<float> y = x;
       std::vector<float> dots(num_rows);
       add_bias_relu_dot(y, bias, weights, dots);

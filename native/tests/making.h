@@ -28,6 +28,14 @@ inline void use_threads(int num_threads) {
 #endif
 }
 
+inline std::vector<float> normal_numbers(std::size_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> made(count);
+  for (float& number : made) number = normal(engine);
+  return made;
+}
+
 struct TableChoice {
   std::size_t dim = 4;
   std::string optimizer = "adagrad";

@@ -107,6 +107,31 @@ def bias_relu_dot_backward(
         ValueError: The shapes do not fit.
     """
 
+def has_tiles() -> bool:
+    """Tell whether processor and system let this process multiply by tiles (AMX)."""
+
+def multiply(
+    a: npt.NDArray[np.float32],
+    b: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32],
+    *,
+    num_pieces: int,
+    adds: bool = False,
+) -> None:
+    """Set ``out`` to the product of two matrices by tiles, or add it.
+
+    Args:
+        a: One of its strides is that of a number.
+        b: One of its strides is that of a number.
+        out: Its rows are contiguous.
+        num_pieces: How many numbers of bfloat16 stand for one of float32, 1 to 3.
+        adds: Whether to add to what is there.
+
+    Raises:
+        RuntimeError: There are no tiles.
+        ValueError: Shapes or strides do not fit.
+    """
+
 def count_predictions(
     predictions: npt.NDArray[np.float32],
     labels: npt.NDArray[np.float32],

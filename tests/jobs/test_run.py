@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetrec._native import has_tiles
 from fleetrec.config.yaml_dialect.locate import ZOO
 from fleetrec.core.errors import (
     CheckpointError,
@@ -473,3 +474,21 @@ def test_an_output_that_a_task_needs_is_named(job):
         ModelError, match=r"needs an output 'logit'; the model returns \['predict'\]"
     ):
         run(write_job(job, Path("config.yaml")))
+
+
+def test_a_run_may_be_content_with_less_exact_products(tmp_path, caplog):
+    data = make_data(tmp_path / "data", num_samples=2000)
+    job = make_job(data, epochs=1, batch_size=1000)
+    job["hyper_parameters"] |= {"sparse_feature_dim": 40, "fc_sizes": [80, 64]}
+    path = write_job(job, tmp_path / "job.yaml")
+    found = {}
+    for name, precision in (("exact", "highest"), ("high", "high"), ("again", "high")):
+        run(
+            path,
+            f"runner.train.matmul_precision={precision}",
+            f"runner.train.save_checkpoint_path={name}",
+        )
+        found[name] = tensors_of(Path(name) / "0")
+    assert found["again"] == found["high"]
+    assert (found["high"] == found["exact"]) is not has_tiles()
+    assert ("there are no tiles" in caplog.text) is not has_tiles()

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+#elif defined(_OPENMP)
+#include <omp.h>
 #endif
 
 namespace fleetrec {
@@ -44,7 +46,18 @@ void parallel_for(std::size_t num_tasks, const Work& work) {
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
+inline std::size_t max_threads() { return num_std_threads; }
+
 #else
+
+// How many threads the loop below has at most.
+inline std::size_t max_threads() {
+#ifdef _OPENMP
+  return static_cast<std::size_t>(omp_get_max_threads());
+#else
+  return 1;
+#endif
+}
 
 // Calls `work(i)` for every i below `num_tasks`, on the threads of OpenMP: they are the ones that
 // torch computes with, so that the two never compete for cores. Which thread takes which task is

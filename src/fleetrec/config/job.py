@@ -10,6 +10,9 @@ from fleetrec.config.features import ColumnOptions, FeatureOptions
 from fleetrec.config.options import Options
 from fleetrec.config.schedules import ScheduleOptions
 
+# By the words of torch: float32; two numbers of bfloat16 in the place of each; one of them.
+MatmulPrecision = Literal["highest", "high", "medium"]
+
 OptimizerName = Literal[
     "sgd",
     "adam",
@@ -206,10 +209,11 @@ class WarmStartOptions(Options):
 
 
 class DeviceOptions(Options):
-    """Where the dense network computes."""
+    """Where the dense network computes, and how exact products are at least."""
 
     kind: Literal["cpu", "gpu"] = "cpu"
     gpus: tuple[int, ...] = (0,)
+    matmul_precision: MatmulPrecision = "highest"
 
 
 class CommunicatorOptions(Options):

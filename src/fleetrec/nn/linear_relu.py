@@ -1,20 +1,20 @@
 """Linear layers, each with its ReLU, in fewer passes over memory than one operation each needs.
 
-The products are torch's; what is small arithmetic between them is the native core's. Only training
-on the CPU needs it: whatever is exported, or runs on another device, is made of torch alone.
+What is small arithmetic between the products is the native core's. Only training on the CPU needs
+it: whatever is exported, or runs on another device, is made of torch alone.
 """
 
 # Shape suffixes: B samples, X input width, O output width.
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.autograd.graph import increment_version
-from torch.nn import functional
 
 from fleetrec._native import (
     add_bias_relu,
@@ -22,51 +22,72 @@ from fleetrec._native import (
     bias_relu_backward,
     bias_relu_dot_backward,
 )
+from fleetrec.nn.linear import Linear, linear
+from fleetrec.nn.matmul import mm, takes_tiles
 
 # So few columns are multiplied faster the other way round.
 NARROW = 64
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Makeup:
+    """What tensors a function gets, and how exact its products must be."""
+
+    num_parts: int
+    has_head: bool
+    num_pieces: int | None
+
+
 def linear_relus(
-    parts: Sequence[Tensor], layers: Sequence[nn.Linear], head: nn.Linear | None = None
+    parts: Sequence[Tensor], layers: Sequence[Linear], head: Linear | None = None
 ) -> Tensor:
     """Return relu(x W' + b), layer after layer, x being the parts side by side, on the CPU.
 
     With a ``head`` of one output, what it makes of that, one number per sample.
     """
-    has_head = head is not None
     linears = [*layers] if head is None else [*layers, head]
     weights = itertools.chain.from_iterable((layer.weight, layer.bias) for layer in linears)
-    return cast(Tensor, _LinearRelus.apply(len(parts), has_head, *parts, *weights))  # type: ignore[no-untyped-call]
+    makeup = _Makeup(
+        num_parts=len(parts), has_head=head is not None, num_pieces=layers[0].num_pieces
+    )
+    return cast(Tensor, _LinearRelus.apply(makeup, *parts, *weights))  # type: ignore[no-untyped-call]
 
 
-def linear_of_parts(parts: Sequence[Tensor], weight_OX: Tensor, bias_O: Tensor | None) -> Tensor:
+def linear_of_parts(parts: Sequence[Tensor], layer: Linear) -> Tensor:
     """Return x W' + b, x being the parts side by side, without putting them there."""
     if len(parts) == 1:
-        return functional.linear(parts[0], weight_OX, bias_O)
-    columns = torch.split(weight_OX, [part.shape[1] for part in parts], dim=1)
-    # The wider a product, the less it matters that it adds to what stands there.
-    (first, own), *others = sorted(zip(parts, columns, strict=True), key=lambda x: x[0].shape[1])
-    y_BO = functional.linear(first, own, bias_O)
+        return cast(Tensor, layer(parts[0]))
+    num_pieces = layer.num_pieces
+    (first, own), *others = _by_width(parts, layer.weight)
+    y_BO = linear(first, own, layer.bias, num_pieces=num_pieces)
     for part, own in others:
-        y_BO = y_BO.addmm_(part, own.t())
+        if takes_tiles(num_pieces, part.shape[0], *own.shape):
+            y_BO = y_BO.add_(linear(part, own, None, num_pieces=num_pieces))
+        else:
+            y_BO = y_BO.addmm_(part, own.t())
     return y_BO
 
 
+def _by_width(parts: Sequence[Tensor], weight_OX: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return parts and their weights, the widest last: adding to others costs it least."""
+    columns = torch.split(weight_OX, [part.shape[1] for part in parts], dim=1)
+    return sorted(zip(parts, columns, strict=True), key=lambda pair: pair[0].shape[1])
+
+
 class _LinearRelus(torch.autograd.Function):
-    """Inputs: the number of parts, whether there is a head, the parts, then weights and biases."""
+    """Inputs: what there is, the parts, then weights and biases, those of the head last."""
 
     @staticmethod
-    def forward(ctx: Any, num_parts: int, has_head: bool, *tensors: Tensor) -> Tensor:  # noqa: FBT001
-        parts, weights = tensors[:num_parts], tensors[num_parts:]
-        hidden, head = (weights[:-2], weights[-2:]) if has_head else (weights, None)
+    def forward(ctx: Any, makeup: _Makeup, *tensors: Tensor) -> Tensor:
+        parts, weights = tensors[: makeup.num_parts], tensors[makeup.num_parts :]
+        hidden, head = (weights[:-2], weights[-2:]) if makeup.has_head else (weights, None)
         inputs, outputs = parts, []
         for weight_OX, bias_O in zip(hidden[:-2:2], hidden[1:-2:2], strict=True):
-            y_BO = linear_of_parts(inputs, weight_OX, None)
+            y_BO = _product(inputs, weight_OX, makeup.num_pieces)
             add_bias_relu(y_BO.numpy(), bias_O.numpy())
             outputs.append(y_BO)
             inputs = (y_BO,)
-        y_BO = linear_of_parts(inputs, hidden[-2], None)
+        y_BO = _product(inputs, hidden[-2], makeup.num_pieces)
         if head is None:
             add_bias_relu(y_BO.numpy(), hidden[-1].numpy())
             result = y_BO
@@ -75,42 +96,52 @@ class _LinearRelus(torch.autograd.Function):
             weight_O = head[0].view(-1)
             add_bias_relu_dot(y_BO.numpy(), hidden[-1].numpy(), weight_O.numpy(), result.numpy())
             result += head[1]
-        ctx.num_parts, ctx.has_head = num_parts, has_head
+        ctx.makeup = makeup
         ctx.save_for_backward(*parts, *weights, *outputs, y_BO)
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        num_layers = (len(ctx.needs_input_grad) - 2 - ctx.num_parts) // 2 - ctx.has_head
-        parts = ctx.saved_tensors[: ctx.num_parts]
-        weights = ctx.saved_tensors[ctx.num_parts : -num_layers : 2]
+        num_parts, has_head = ctx.makeup.num_parts, ctx.makeup.has_head
+        num_pieces = ctx.makeup.num_pieces
+        num_layers = (len(ctx.needs_input_grad) - 1 - num_parts) // 2 - has_head
+        parts = ctx.saved_tensors[:num_parts]
+        weights = ctx.saved_tensors[num_parts:-num_layers:2]
         outputs = ctx.saved_tensors[-num_layers:]
-        needs = ctx.needs_input_grad[2 + ctx.num_parts :]
+        needs = ctx.needs_input_grad[1 + num_parts :]
         # What comes in or went out is others', too; what is between layers is changed in place.
-        passed_BO = outputs[-1] if ctx.has_head else torch.empty_like(outputs[-1])
+        passed_BO = outputs[-1] if has_head else torch.empty_like(outputs[-1])
         incoming_BO = grad.contiguous()
         grads: list[Tensor | None] = []
         for i in reversed(range(num_layers)):
             bias_grad_O = torch.empty(len(weights[i]))
-            if ctx.has_head and i == num_layers - 1:
+            if has_head and i == num_layers - 1:
                 grads = _head_grads(incoming_BO, passed_BO, weights[-1], bias_grad_O)
             else:
                 bias_relu_backward(
                     incoming_BO.numpy(), outputs[i].numpy(), passed_BO.numpy(), bias_grad_O.numpy()
                 )
             inputs = (outputs[i - 1],) if i else parts
-            weight_grad_OX = _weight_grad(inputs, passed_BO) if needs[2 * i] else None
+            weight_grad_OX = _weight_grad(inputs, passed_BO, num_pieces) if needs[2 * i] else None
             grads = [weight_grad_OX, bias_grad_O, *grads]
             if i:
-                incoming_BO = passed_BO = torch.mm(passed_BO, weights[i])
+                incoming_BO = passed_BO = mm(passed_BO, weights[i], num_pieces=num_pieces)
         columns = torch.split(weights[0], [part.shape[1] for part in parts], dim=1)
         part_grads = [
-            torch.mm(passed_BO, own) if is_needed else None
-            for is_needed, own in zip(ctx.needs_input_grad[2:], columns, strict=False)
+            mm(passed_BO, own, num_pieces=num_pieces) if is_needed else None
+            for is_needed, own in zip(ctx.needs_input_grad[1:], columns, strict=False)
         ]
         wanted = [own if is_needed else None for own, is_needed in zip(grads, needs, strict=True)]
-        return None, None, *part_grads, *wanted
+        return None, *part_grads, *wanted
+
+
+def _product(parts: Sequence[Tensor], weight_OX: Tensor, num_pieces: int | None) -> Tensor:
+    (first, own), *others = _by_width(parts, weight_OX)
+    y_BO = mm(first, own.t(), num_pieces=num_pieces)
+    for part, own in others:
+        mm(part, own.t(), num_pieces=num_pieces, out=y_BO, adds=True)
+    return y_BO
 
 
 def _head_grads(
@@ -132,12 +163,12 @@ def _head_grads(
     return [weight_grad_1O, grad_B.sum(dim=0, keepdim=True)]
 
 
-def _weight_grad(parts: Sequence[Tensor], passed_BO: Tensor) -> Tensor:
+def _weight_grad(parts: Sequence[Tensor], passed_BO: Tensor, num_pieces: int | None) -> Tensor:
     widths = [part.shape[1] for part in parts]
     grad_OX = torch.empty(passed_BO.shape[1], sum(widths))
     for part, own in zip(parts, torch.split(grad_OX, widths, dim=1), strict=True):
         if part.shape[1] < NARROW:
             own.copy_(torch.mm(part.t().contiguous(), passed_BO).t())
         else:
-            torch.mm(passed_BO.t(), part, out=own)
+            mm(passed_BO.t(), part, num_pieces=num_pieces, out=own)
     return grad_OX

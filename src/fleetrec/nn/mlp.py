@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fleetrec.nn.activation import ActivationName
 from fleetrec.nn.activation import activation as make_activation
 from fleetrec.nn.batch_norm import BatchNorm
+from fleetrec.nn.linear import Linear
 from fleetrec.nn.linear_relu import linear_of_parts, linear_relus
 
 
@@ -59,20 +60,19 @@ class Mlp(nn.Sequential):
         if self._computes_together(parts):
             return linear_relus(parts, self._linears())
         layers = [list(cast(nn.Sequential, layer)) for layer in self]
-        first = cast(nn.Linear, layers[0][0])
-        x = linear_of_parts(parts, first.weight, first.bias)
+        x = linear_of_parts(parts, cast(Linear, layers[0][0]))
         for module in itertools.chain(layers[0][1:], *layers[1:]):
             x = module(x)
         return x
 
-    def logit_of_parts(self, parts: Sequence[Tensor], head: nn.Linear) -> Tensor:
+    def logit_of_parts(self, parts: Sequence[Tensor], head: Linear) -> Tensor:
         """Return what a layer of one output makes of that: one number per sample."""
         if len(self) and self._computes_together(parts):
             return linear_relus(parts, self._linears(), head)
         return cast(Tensor, head(self.of_parts(parts))).squeeze(-1)
 
-    def _linears(self) -> list[nn.Linear]:
-        return [cast(nn.Linear, cast(nn.Sequential, layer)[0]) for layer in self]
+    def _linears(self) -> list[Linear]:
+        return [cast(Linear, cast(nn.Sequential, layer)[0]) for layer in self]
 
     def _computes_together(self, parts: Sequence[Tensor]) -> bool:
         learns = self.training and torch.is_grad_enabled()
@@ -83,9 +83,9 @@ def _is_plain_matrix(x: Tensor) -> bool:
     return x.dim() == 2 and x.device.type == "cpu" and x.dtype == torch.float32
 
 
-def scaled_linear(in_dim: int, out_dim: int, *, bias: bool = True) -> nn.Linear:
+def scaled_linear(in_dim: int, out_dim: int, *, bias: bool = True) -> Linear:
     """Return a linear layer with weights from N(0, 1/fan_in) and zero bias."""
-    linear = nn.Linear(in_dim, out_dim, bias=bias)
+    linear = Linear(in_dim, out_dim, bias=bias)
     nn.init.normal_(linear.weight, std=1.0 / math.sqrt(in_dim))
     if bias:
         nn.init.zeros_(linear.bias)

@@ -20,6 +20,7 @@ from fleetrec.data.loader import ONE_WORKER, Loader
 from fleetrec.data.plan import Share
 from fleetrec.models.base import Model
 from fleetrec.models.load import load_model_class
+from fleetrec.nn.linear import set_matmul_precision
 from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.collective import CollectiveStrategy
 from fleetrec.parallel.device import resolve_device
@@ -93,6 +94,7 @@ def build_phase(
     model_class: Callable[..., Model] = load_model_class(options.model_path)
     try:
         model = model_class(options.model, inputs=loader.inputs)
+        set_matmul_precision(model, run.device.matmul_precision)
         strategy = _strategy_of(model, options, run, company)
     except ValueError as error:
         raise ConfigError([f"phase {options.name}: {options.model_path}: {error}"]) from error

@@ -65,6 +65,12 @@ def test_selected_gpus_that_name_no_gpu_are_refused(written):
     assert "selected_gpus" in message(make_runner, selected_gpus=written)
 
 
+def test_less_exact_products_are_for_the_cpu():
+    assert make_runner(matmul_precision="HIGH").matmul_precision == "high"
+    assert "matmul_precision" in message(make_runner, matmul_precision="low")
+    assert "device: cpu" in message(make_runner, matmul_precision="high", device="gpu")
+
+
 def test_phases_may_be_one_name_or_a_list():
     assert make_runner(phases="p1").phases == ("p1",)
     assert make_runner(phases=["p1", "p2"]).phases == ("p1", "p2")

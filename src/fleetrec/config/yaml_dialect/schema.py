@@ -2,11 +2,11 @@
 
 import math
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from fleetrec.config.job import OptimizerName
+from fleetrec.config.job import MatmulPrecision, OptimizerName
 from fleetrec.config.options import Options, lower
 
 RunnerClass = Literal[
@@ -172,6 +172,7 @@ class Runner(Section):
     runner_class: Annotated[RunnerClass, BeforeValidator(lower)] = Field(alias="class")
     device: Annotated[Literal["cpu", "gpu"], BeforeValidator(lower)] = "cpu"
     selected_gpus: tuple[Gpu, ...] = Field(default=(0,), min_length=1)
+    matmul_precision: Annotated[MatmulPrecision, BeforeValidator(lower)] = "highest"
     fleet_mode: Annotated[Literal["ps", "collective", "pslib"], BeforeValidator(lower)] = "ps"
     distribute_strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     worker_num: Int = Field(default=1, gt=0)
@@ -213,6 +214,12 @@ class Runner(Section):
         if isinstance(value, str):
             return [part.strip() for part in value.split(",")]
         return [value] if isinstance(value, int) else value
+
+    @model_validator(mode="after")
+    def _check_matmul_precision(self) -> Self:
+        if self.matmul_precision != "highest" and self.device == "gpu":
+            raise ValueError("matmul_precision is for device: cpu")
+        return self
 
 
 class OptimizerKeys(Section):

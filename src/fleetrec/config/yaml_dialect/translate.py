@@ -260,7 +260,11 @@ def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel
         name=runner.name,
         kind="infer" if is_infer else "train",
         engine=_engine(runner),
-        device=DeviceOptions(kind=runner.device, gpus=runner.selected_gpus),
+        device=DeviceOptions(
+            kind=runner.device,
+            gpus=runner.selected_gpus,
+            matmul_precision=runner.matmul_precision,
+        ),
         cluster=ClusterOptions(
             num_workers=_num_workers(runner),
             num_servers=runner.server_num,

@@ -1,0 +1,52 @@
+"""Products of matrices of float32 on the CPU, by tiles of the processor where it has any (AMX)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from fleetrec._native import has_tiles, multiply
+from fleetrec.config.job import MatmulPrecision
+
+# Below, filling tiles costs more than they gain; exact products gain least.
+MIN_WIDTH = 64
+MIN_VOLUME = 1 << 21
+MIN_VOLUME_EXACT = 1 << 26
+
+EXACT = 3
+
+
+def num_pieces_of(precision: MatmulPrecision) -> int | None:
+    """Return how many numbers of bfloat16 stand for one of float32 in tiles; none without tiles.
+
+    Three are exactly that number, so that ``highest`` errs as little as torch's own products.
+    """
+    return {"highest": EXACT, "high": 2, "medium": 1}[precision] if has_tiles() else None
+
+
+def takes_tiles(num_pieces: int | None, *widths: int) -> bool:
+    """Tell whether tiles make a product of such height, width and depth.
+
+    Never while a model is exported: that is made of torch alone.
+    """
+    if num_pieces is None or torch.compiler.is_exporting() or min(widths) < MIN_WIDTH:
+        return False
+    return math.prod(widths) >= (MIN_VOLUME_EXACT if num_pieces == EXACT else MIN_VOLUME)
+
+
+def mm(
+    a: Tensor,
+    b: Tensor,
+    *,
+    num_pieces: int | None,
+    out: Tensor | None = None,
+    adds: bool = False,
+) -> Tensor:
+    """Return the product of two matrices, without a gradient; ``out`` is set to it, or adds it."""
+    is_even = 1 in a.stride() and 1 in b.stride()
+    if num_pieces is None or not is_even or not takes_tiles(num_pieces, a.shape[0], *b.shape):
+        return out.addmm_(a, b) if out is not None and adds else torch.mm(a, b, out=out)
+    if out is None:
+        out = torch.empty(a.shape[0], b.shape[1])
+    multiply(a.numpy(), b.numpy(), out.numpy(), num_pieces=num_pieces, adds=adds)
+    return out
