@@ -115,7 +115,7 @@ TEST(a_product_may_be_added) {
     const std::vector<float> alone = product(a.view, b.view);
     std::vector<float> c = normal_numbers(alone.size(), 3);
     const std::vector<float> before = c;
-    multiply(a.view, b.view, {c.data(), 50, 70, 70, 1}, {2, true});
+    multiply(a.view, b.view, {c.data(), 50, 70, 70, 1}, {3, true});
     for (std::size_t i = 0; i < c.size(); ++i) {
       CHECK(std::abs(c[i] - (before[i] + alone[i])) < 1e-4);
     }
@@ -139,7 +139,7 @@ TEST(a_product_writes_only_what_is_its_own) {
   const Padded a(20, 40, false, 1);
   const Padded b(40, 18, false, 2);
   std::vector<float> c(20 * 30, 5.0f);
-  multiply(a.view, b.view, {c.data() + 7, 20, 18, 30, 1}, {2, false});
+  multiply(a.view, b.view, {c.data() + 7, 20, 18, 30, 1}, {3, false});
   const std::vector<float> want = product(a.view, b.view);
   for (std::size_t i = 0; i < 20; ++i) {
     for (std::size_t j = 0; j < 30; ++j) {
