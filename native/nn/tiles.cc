@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleetrec/nn/tiles.h"
 
-#if defined(__x86_64__) && defined(__linux__)
+// Compilers without this header do not know of tiles.
+#if defined(__x86_64__) && defined(__linux__) && __has_include(<amxbf16intrin.h>)
 
 #include <cpuid.h>
 #include <immintrin.h>

@@ -35,15 +35,18 @@ def set_matmul_precision(model: nn.Module, precision: MatmulPrecision) -> None:
 def linear(
     x: Tensor, weight_OX: Tensor, bias_O: Tensor | None, *, num_pieces: int | None
 ) -> Tensor:
-    """Return x W' + b, made by tiles if the number of parts is given and they are worth it."""
-    width_O, width_X = weight_OX.shape
-    num_samples = x.numel() // width_X
-    is_plain = x.device.type == "cpu" and x.dtype == torch.float32
-    if not (is_plain and takes_tiles(num_pieces, num_samples, width_X, width_O)):
+    """Return x W' + b, made by tiles if a number of pieces is given and they are worth it."""
+    if not multiplies_by_tiles(x, weight_OX, num_pieces=num_pieces):
         return functional.linear(x, weight_OX, bias_O)
-    x_BX = x.reshape(num_samples, width_X)
-    y_BO = cast(Tensor, _Linear.apply(num_pieces, x_BX, weight_OX, bias_O))  # type: ignore[no-untyped-call]
-    return y_BO.view(*x.shape[:-1], width_O)
+    y_BO = _Linear.apply(num_pieces, x.flatten(end_dim=-2), weight_OX, bias_O)  # type: ignore[no-untyped-call]
+    return cast(Tensor, y_BO).view(*x.shape[:-1], weight_OX.shape[0])
+
+
+def multiplies_by_tiles(x: Tensor, weight_OX: Tensor, *, num_pieces: int | None) -> bool:
+    """Tell whether tiles make x W'."""
+    is_plain = x.device.type == "cpu" and x.dtype == torch.float32
+    num_samples = x.numel() // weight_OX.shape[1]
+    return is_plain and takes_tiles(num_pieces, num_samples, *weight_OX.shape)
 
 
 class _Linear(torch.autograd.Function):

@@ -22,8 +22,8 @@ from fleetrec._native import (
     bias_relu_backward,
     bias_relu_dot_backward,
 )
-from fleetrec.nn.linear import Linear, linear
-from fleetrec.nn.matmul import mm, takes_tiles
+from fleetrec.nn.linear import Linear, linear, multiplies_by_tiles
+from fleetrec.nn.matmul import mm
 
 # So few columns are multiplied faster the other way round.
 NARROW = 64
@@ -61,7 +61,7 @@ def linear_of_parts(parts: Sequence[Tensor], layer: Linear) -> Tensor:
     (first, own), *others = _by_width(parts, layer.weight)
     y_BO = linear(first, own, layer.bias, num_pieces=num_pieces)
     for part, own in others:
-        if takes_tiles(num_pieces, part.shape[0], *own.shape):
+        if multiplies_by_tiles(part, own, num_pieces=num_pieces):
             y_BO = y_BO.add_(linear(part, own, None, num_pieces=num_pieces))
         else:
             y_BO = y_BO.addmm_(part, own.t())

@@ -120,6 +120,15 @@ def test_a_linear_layer_is_torchs_as_exact_as_wanted(bias, shape):
 
 
 @needs_tiles
+@torch.no_grad()
+def test_a_linear_layer_heeds_precision_in_evaluation():
+    layer, x = Linear(70, 90), torch.randn(600, 70)
+    got = _of(layer, "high")(x)
+    _assert_near([got], [layer(x)])
+    assert not torch.equal(got, layer(x))
+
+
+@needs_tiles
 def test_only_what_learns_in_a_linear_layer_gets_a_gradient():
     layer = _of(Linear(70, 90), "high")
     layer.weight.requires_grad = False
