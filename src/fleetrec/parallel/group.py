@@ -25,7 +25,7 @@ class ModelOptions:
     """
 
     optimizer: OptimizerOptions
-    update: UpdateOptions = UpdateOptions()
+    update: UpdateOptions = dataclasses.field(default_factory=UpdateOptions)
     seed: int
     frozen: tuple[str, ...] = ()
     trains: bool = True
