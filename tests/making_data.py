@@ -17,8 +17,8 @@ from fleetrec._native import fingerprint64
 from fleetrec.config.job import DatasetOptions, DenseSlot
 from fleetrec.data.block import Block
 from fleetrec.data.files import DataFile, list_files
-from fleetrec.data.plan import whole_part
-from fleetrec.data.source import Piece, Source, build_source
+from fleetrec.data.plan import whole_file
+from fleetrec.data.source import RowChunk, Source, build_source
 
 Sample = Mapping[str, Any]
 
@@ -46,15 +46,15 @@ def make_source(path: Path | str, **changes: Any) -> tuple[Source, tuple[DataFil
     return build_source(make_options(path, **changes), files), files
 
 
-def read_pieces(source: Source, file: DataFile) -> list[Piece]:
-    return list(source.read(whole_part(file), offset=0, row=0))
+def read_chunks(source: Source, file: DataFile) -> list[RowChunk]:
+    return list(source.read(whole_file(file), offset=0, row=0))
 
 
 def read_block(path: Path | str, **changes: Any) -> Block:
     """All rows of all files in one block."""
     source, files = make_source(path, **changes)
-    pieces = [piece for file in files for piece in read_pieces(source, file)]
-    return source.decode(pieces) if pieces else Block.empty(source.inputs)
+    chunks = [chunk for file in files for chunk in read_chunks(source, file)]
+    return source.decode(chunks) if chunks else Block.empty(source.inputs)
 
 
 def to_comparable(block: Block) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetrec.config.job import DatasetOptions, DenseSlot
 from fleetrec.data.files import list_files
-from fleetrec.data.source import Part, Source, build_source
+from fleetrec.data.source import FileSlice, Source, build_source
 from reference.crc32c import crc32c
 
 Sample = Mapping[str, Sequence[float]]  # a feature that is not there is missing
@@ -70,10 +70,10 @@ class Format:
         return DatasetOptions.model_validate(given)
 
 
-def open_source(options: DatasetOptions) -> tuple[Source, Part]:
+def open_source(options: DatasetOptions) -> tuple[Source, FileSlice]:
     """The source, and the whole of its first file."""
     files = list_files(options.data_path)
-    part = Part(file=files[0], num_bytes=files[0].num_bytes)
+    part = FileSlice(file=files[0], num_bytes=files[0].num_bytes)
     return build_source(options, files), part
 
 

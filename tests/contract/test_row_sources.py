@@ -8,7 +8,7 @@ import pytest
 from fleetrec.config.job import BadRowOptions, IdRule
 from fleetrec.data import program, text
 from fleetrec.data.loader import Loader
-from fleetrec.data.source import BadRowError, Part, Source, source_names
+from fleetrec.data.source import BadRowError, FileSlice, Source, source_names
 from fleetrec.data.sources import tfrecord, user_reader
 from making_rows import DENSE, FORMATS, Format, gzipped, make_samples, open_source
 from reference.samples import contents_of, expected_block
@@ -37,8 +37,8 @@ def expected(form: Format, samples, padding=0):
     return expected_block(samples, sparse=form.sparse, dense=dense, padding=padding)
 
 
-def decoded(source: Source, pieces):
-    return contents_of(source.decode(list(pieces)))
+def decoded(source: Source, chunks):
+    return contents_of(source.decode(list(chunks)))
 
 
 def test_every_format_is_here():
@@ -50,10 +50,10 @@ def test_every_format_is_here():
 def test_samples_come_as_they_were_written(form, tmp_path):
     samples = make_samples(40)
     source, part = open_source(form.dataset(written(form, samples, tmp_path)))
-    pieces = list(source.read(part, offset=0, row=0))
-    assert sum(piece.num_rows for piece in pieces) == 40
-    assert len(pieces) > 1
-    assert decoded(source, pieces) == expected(form, samples)
+    chunks = list(source.read(part, offset=0, row=0))
+    assert sum(chunk.num_rows for chunk in chunks) == 40
+    assert len(chunks) > 1
+    assert decoded(source, chunks) == expected(form, samples)
 
 
 @each_format
@@ -115,9 +115,9 @@ def test_weights_are_there_where_a_format_has_them(form, tmp_path):
 def test_reading_goes_on_behind_every_piece(form, tmp_path):
     samples = make_samples(23)
     source, part = open_source(form.dataset(written(form, samples, tmp_path)))
-    for piece in source.read(part, offset=0, row=0):
-        row = piece.first_row + piece.num_rows
-        rest = list(source.read(part, offset=piece.end, row=row))
+    for chunk in source.read(part, offset=0, row=0):
+        row = chunk.first_row + chunk.num_rows
+        rest = list(source.read(part, offset=chunk.end, row=row))
         assert [p.first_row for p in rest[:1]] in ([row], [])
         assert decoded(source, [*rest]) == expected(form, samples[row:])
 
@@ -126,8 +126,8 @@ def test_reading_goes_on_behind_every_piece(form, tmp_path):
 def test_reading_goes_on_behind_every_row(form, tmp_path):
     samples = make_samples(11)
     source, part = open_source(form.dataset(written(form, samples, tmp_path)))
-    for piece in source.read(part, offset=0, row=0):
-        rest = piece
+    for chunk in source.read(part, offset=0, row=0):
+        rest = chunk
         while rest is not None:
             head, rest = rest.take(2)
             row = head.first_row + head.num_rows
@@ -144,12 +144,12 @@ def test_stretches_have_every_row_once(form, tmp_path):
     for num_workers in (2, 3, 5, 64):
         places = [source.cut(part.file, i / num_workers) for i in range(num_workers)] + [None]
         assert places[0] == 0
-        pieces = []
+        chunks = []
         for begin, end in itertools.pairwise(places):
             if begin != end and begin < part.num_bytes:
-                stretch = Part(file=part.file, begin=begin, end=end, num_bytes=part.num_bytes)
-                pieces += source.read(stretch, offset=begin, row=0)
-        assert decoded(source, pieces) == expected(form, samples)
+                stretch = FileSlice(file=part.file, begin=begin, end=end, num_bytes=part.num_bytes)
+                chunks += source.read(stretch, offset=begin, row=0)
+        assert decoded(source, chunks) == expected(form, samples)
 
 
 @each_format
@@ -163,9 +163,9 @@ def test_an_empty_file_has_no_piece(form, tmp_path):
 def test_a_bad_row_is_named(form, tmp_path):
     path = written(form, make_samples(13), tmp_path, extra=form.bad)
     source, part = open_source(form.dataset(path))
-    pieces = list(source.read(part, offset=0, row=0))
+    chunks = list(source.read(part, offset=0, row=0))
     with pytest.raises(BadRowError) as caught:
-        source.decode(pieces)
+        source.decode(chunks)
     assert caught.value.row == 13
     assert str(path) in str(caught.value)
     assert "14" in str(caught.value)
@@ -179,9 +179,9 @@ def test_a_bad_row_is_named_in_a_stretch_too(form, tmp_path):
     source, part = open_source(form.dataset(path))
     begin = source.cut(part.file, 0.6)
     assert begin
-    pieces = list(source.read(Part(file=part.file, begin=begin), offset=begin, row=0))
+    chunks = list(source.read(FileSlice(file=part.file, begin=begin), offset=begin, row=0))
     with pytest.raises(BadRowError, match="14"):
-        source.decode(pieces)
+        source.decode(chunks)
 
 
 @each_format
@@ -193,9 +193,9 @@ def test_a_compressed_file_reads_the_same(form, tmp_path):
     path.write_bytes(gzipped(form.write(samples)))
     source, part = open_source(form.dataset(path))
     assert source.cut(part.file, 0.5) is None
-    pieces = list(source.read(part, offset=0, row=0))
-    assert decoded(source, pieces) == expected(form, samples)
-    middle = pieces[len(pieces) // 2]
+    chunks = list(source.read(part, offset=0, row=0))
+    assert decoded(source, chunks) == expected(form, samples)
+    middle = chunks[len(chunks) // 2]
     row = middle.first_row + middle.num_rows
     rest = source.read(part, offset=middle.end, row=row)
     assert decoded(source, rest) == expected(form, samples[row:])
@@ -218,8 +218,8 @@ def test_python_sources_work_in_another_process(form, tmp_path):
     source, part = open_source(form.dataset(written(form, samples, tmp_path)))
     if not (source.decodes_in_python or source.reads_in_python):
         pytest.skip("threads decode it")
-    pieces = list(source.read(part, offset=0, row=0))
-    there, sent = pickle.loads(pickle.dumps((source, pieces)))
+    chunks = list(source.read(part, offset=0, row=0))
+    there, sent = pickle.loads(pickle.dumps((source, chunks)))
     assert decoded(there, sent) == expected(form, samples)
     assert contents_of(there.decode(list(there.read(part, offset=0, row=0)))) == expected(
         form, samples

@@ -7,15 +7,15 @@ import pytest
 
 from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block
-from fleetrec.data.plan import Share, plan_parts, whole_part
-from fleetrec.data.source import BadRowError, Part
+from fleetrec.data.plan import DataShard, plan_slices, whole_file
+from fleetrec.data.source import BadRowError, FileSlice
 from making_data import (
     DENSE,
     SAMPLES,
     WRITERS,
     make_source,
     read_block,
-    read_pieces,
+    read_chunks,
     to_comparable,
     write_slot_text,
 )
@@ -29,8 +29,8 @@ each_cut_format = pytest.mark.parametrize("name", sorted(set(WRITERS) - UNCUT))
 each_fragile_format = pytest.mark.parametrize("name", sorted(set(WRITERS) - {"slots", "table.csv"}))
 
 
-def rows_of(source, pieces):
-    return to_comparable(source.decode(pieces)) if pieces else None
+def rows_of(source, chunks):
+    return to_comparable(source.decode(chunks)) if chunks else None
 
 
 @each_format
@@ -45,7 +45,7 @@ def test_the_same_samples_give_the_same_block(name, tmp_path):
 @pytest.mark.parametrize("num_rows", [1, 2, 3, 7, 49])
 def test_reading_goes_on_behind_any_row(name, num_rows, tmp_path):
     source, (file,) = make_source(WRITERS[name](MANY, tmp_path / name))
-    whole = read_pieces(source, file)
+    whole = read_chunks(source, file)
     taken, rest = [], list(whole)
     while num_rows:
         head, tail = rest.pop(0).take(num_rows)
@@ -54,7 +54,7 @@ def test_reading_goes_on_behind_any_row(name, num_rows, tmp_path):
         if tail is not None:
             rest.insert(0, tail)
     last = taken[-1]
-    again = list(source.read(whole_part(file), offset=last.end, row=last.first_row + last.num_rows))
+    again = list(source.read(whole_file(file), offset=last.end, row=last.first_row + last.num_rows))
     assert rows_of(source, again) == rows_of(source, rest)
     assert again[0].first_row == last.first_row + last.num_rows
     assert to_comparable(source.decode([*taken, *again])) == rows_of(source, whole)
@@ -63,27 +63,27 @@ def test_reading_goes_on_behind_any_row(name, num_rows, tmp_path):
 @each_format
 def test_reading_goes_on_behind_every_piece(name, tmp_path):
     source, (file,) = make_source(WRITERS[name](MANY, tmp_path / name))
-    pieces = read_pieces(source, file)
-    for i, piece in enumerate(pieces):
-        row = piece.first_row + piece.num_rows
-        again = list(source.read(whole_part(file), offset=piece.end, row=row))
-        assert rows_of(source, again) == rows_of(source, pieces[i + 1 :])
+    chunks = read_chunks(source, file)
+    for i, chunk in enumerate(chunks):
+        row = chunk.first_row + chunk.num_rows
+        again = list(source.read(whole_file(file), offset=chunk.end, row=row))
+        assert rows_of(source, again) == rows_of(source, chunks[i + 1 :])
 
 
 @each_format
 def test_pieces_tell_how_much_of_the_part_is_read(name, tmp_path):
     source, (file,) = make_source(WRITERS[name](MANY, tmp_path / name))
-    pieces = []
-    for piece in read_pieces(source, file):
-        rest = piece
+    chunks = []
+    for chunk in read_chunks(source, file):
+        rest = chunk
         while rest is not None:
             head, rest = rest.take(3)
-            pieces.append(head)
-    fractions = [piece.fraction for piece in pieces]
+            chunks.append(head)
+    fractions = [chunk.fraction for chunk in chunks]
     assert fractions == sorted(fractions)
     assert all(0 <= fraction <= 1 for fraction in fractions)
-    assert [piece.first_row for piece in pieces] == np.cumsum(
-        [0, *(piece.num_rows for piece in pieces[:-1])]
+    assert [chunk.first_row for chunk in chunks] == np.cumsum(
+        [0, *(chunk.num_rows for chunk in chunks[:-1])]
     ).tolist()
 
 
@@ -94,21 +94,21 @@ def test_cuts_cover_each_row_once(name, num_parts, tmp_path):
     places = [source.cut(file, i / num_parts) for i in range(num_parts)]
     assert places[0] == 0
     assert places == sorted(places)
-    pieces = []
+    chunks = []
     for begin, end in zip(places, [*places[1:], None], strict=True):
-        part = Part(file=file, begin=begin, end=end, num_bytes=file.num_bytes // num_parts)
-        pieces += source.read(part, offset=begin, row=0)
-    assert rows_of(source, pieces) == rows_of(source, read_pieces(source, file))
+        part = FileSlice(file=file, begin=begin, end=end, num_bytes=file.num_bytes // num_parts)
+        chunks += source.read(part, offset=begin, row=0)
+    assert rows_of(source, chunks) == rows_of(source, read_chunks(source, file))
 
 
 @each_cut_format
 def test_workers_share_one_file(name, tmp_path):
     source, files = make_source(WRITERS[name](MANY, tmp_path / name))
-    pieces = []
+    chunks = []
     for worker in range(3):
-        for part in plan_parts(files, source, Share(index=worker, count=3)):
-            pieces += source.read(part, offset=part.begin, row=0)
-    assert rows_of(source, pieces) == rows_of(source, read_pieces(source, files[0]))
+        for part in plan_slices(files, source, DataShard(index=worker, count=3)):
+            chunks += source.read(part, offset=part.begin, row=0)
+    assert rows_of(source, chunks) == rows_of(source, read_chunks(source, files[0]))
 
 
 @pytest.mark.parametrize("name", sorted(UNCUT))
@@ -121,7 +121,7 @@ def test_what_cannot_be_entered_in_the_middle_has_no_cut(name, tmp_path):
 def test_a_file_without_rows_has_no_pieces(name, tmp_path):
     path = WRITERS[name]([], tmp_path / name)
     source, (file,) = make_source(path)
-    assert read_pieces(source, file) == []
+    assert read_chunks(source, file) == []
     assert to_comparable(read_block(path)) == to_comparable(Block.empty(source.inputs))
 
 
@@ -153,9 +153,9 @@ def test_a_bad_value_names_file_row_and_feature(name, tmp_path):
     samples[30]["price"] = [float("nan")]
     path = WRITERS[name](samples, tmp_path / name)
     source, (file,) = make_source(path)
-    pieces = read_pieces(source, file)
+    chunks = read_chunks(source, file)
     with pytest.raises(BadRowError) as caught:
-        source.decode(pieces)
+        source.decode(chunks)
     line = 18 + ("csv" in name)
     place = f"{path}:{line}: " if "table.ar" not in name and "parquet" not in name else None
     assert str(caught.value).startswith(place or f"{path}: row 18: ")
@@ -170,10 +170,10 @@ def test_a_bad_value_behind_a_cut_names_the_row_in_the_file(name, tmp_path):
     samples[-1]["price"] = [float("inf")]
     source, (file,) = make_source(WRITERS[name](samples, tmp_path / name))
     begin = source.cut(file, 0.7)
-    part = Part(file=file, begin=begin, num_bytes=file.num_bytes)
-    pieces = list(source.read(part, offset=begin, row=0))
+    part = FileSlice(file=file, begin=begin, num_bytes=file.num_bytes)
+    chunks = list(source.read(part, offset=begin, row=0))
     with pytest.raises(BadRowError, match=rf"(:{50 + ('csv' in name)}|row 50): "):
-        source.decode(pieces)
+        source.decode(chunks)
 
 
 @each_format

@@ -9,7 +9,7 @@ from pathlib import Path
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.cursor import Cursor
 from fleetrec.data.loader import Loader
-from fleetrec.data.plan import Share
+from fleetrec.data.plan import DataShard
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
         thread_num=2,
         shuffle_rows=50,
     )
-    loader = Loader(options, seed=0, share=Share(index=int(index), count=int(count)))
+    loader = Loader(options, seed=0, shard=DataShard(index=int(index), count=int(count)))
     written = Path(ledger).read_text().splitlines() if Path(ledger).exists() else []
     start = Cursor.from_dict(json.loads(written[-1])["cursor"]) if written else None
     with Path(ledger).open("a") as stream, loader.epoch(0, start=start) as batches:

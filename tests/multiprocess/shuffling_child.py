@@ -8,7 +8,7 @@ from torch import distributed
 from fleetrec.config.job import DatasetOptions, DenseSlot
 from fleetrec.core.cursor import Cursor
 from fleetrec.data.loader import Loader
-from fleetrec.data.plan import Share
+from fleetrec.data.plan import DataShard
 from fleetrec.parallel.exchange import GroupExchange
 
 
@@ -25,7 +25,7 @@ def main() -> None:
         sparse=("click", "id"),
         dense=(DenseSlot(name="d", shape=(1,)),),
     )
-    loader = Loader(options, seed=0, share=Share(index=rank, count=world))
+    loader = Loader(options, seed=0, shard=DataShard(index=rank, count=world))
     memory = loader.load_into_memory()
     exchange = GroupExchange(distributed.group.WORLD, inputs=loader.inputs)
     memory.shuffle_globally(exchange, seed=1, epoch=0)

@@ -96,9 +96,9 @@ def test_nothing_is_left_when_reading_stops_early(tmp_path):
     pids = tmp_path / "pids"
     command = f"sleep 600 & echo $! > {pids}; echo $$ >> {pids}; yes 1 5"
     source, part = pipe(tmp_path, command)
-    pieces = source.read(part, offset=0, row=0)
-    assert next(pieces).num_rows
-    pieces.close()
+    chunks = source.read(part, offset=0, row=0)
+    assert next(chunks).num_rows
+    chunks.close()
     for pid in map(int, pids.read_text().split()):
         wait_until_gone(pid)
 
@@ -113,9 +113,9 @@ def test_a_program_that_ignores_the_request_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(program, "GRACE_S", 0.2)
     pids = tmp_path / "pids"
     source, part = pipe(tmp_path, f"trap '' TERM; echo $$ > {pids}; yes 1 5")
-    pieces = source.read(part, offset=0, row=0)
-    next(pieces)
-    pieces.close()
+    chunks = source.read(part, offset=0, row=0)
+    next(chunks)
+    chunks.close()
     wait_until_gone(int(pids.read_text()))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fleetrec._native import fingerprint64, parse_id_cells
 from fleetrec.config.job import DenseSlot, TextTableOptions
 from fleetrec.data.files import DataFile
-from fleetrec.data.plan import whole_part
+from fleetrec.data.plan import whole_file
 from fleetrec.data.sources.csv import Csv
 from making_data import make_options
 
@@ -62,8 +62,8 @@ def test_cells_come_back(path, rows, separator, batch_rows):
     source = Csv(options)
     file = DataFile(path=str(path), name="t.csv", num_bytes=path.stat().st_size)
     found = {"a": [], "b": [], "d": []}
-    for piece in source.read(whole_part(file), offset=0, row=0):
-        rest = piece
+    for chunk in source.read(whole_file(file), offset=0, row=0):
+        rest = chunk
         while rest is not None:
             head, rest = rest.take(batch_rows)
             block = source.decode([head])

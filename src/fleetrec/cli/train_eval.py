@@ -201,7 +201,7 @@ def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_nam
         folder = open_newest(checkpoint or decoded.model_dir)
         phase.strategy.load_weights(read_phase(folder, part_for(folder, phase)))
         assert run.evaluation is not None
-        judge = Judge(run.evaluation, phase, seed=run.seed, share=phase.share)
+        judge = Judge(run.evaluation, phase, seed=run.seed, shard=phase.shard)
         observer = Observers(StepLogObserver(interval=run.print_interval))
         figures = judge.report(observer, time.monotonic, checkpoint=folder.path.name)
         result = result_of(figures, step=int(folder.meta["position"]["step"]))

@@ -34,14 +34,14 @@ class SlotCounts:
 class Block:
     """Some samples: what a batch holds, and what was noticed while they were read.
 
-    ``padded`` are the places of ids that stand for a missing feature, as far as anybody has still
-    to know: rules for ids are for values only.
+    ``padding_positions`` are indexes of ids that stand for a missing value, if the source has not
+    applied the rules for ids itself: rules are for values only.
     """
 
     ids: KeyedJagged
     dense: Mapping[str, Tensor]
     counts: SlotCounts
-    padded: Rows = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
+    padding_positions: Rows = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def num_samples(self) -> int:

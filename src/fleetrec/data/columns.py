@@ -12,7 +12,7 @@ import pyarrow as pa
 from fleetrec.config.job import DatasetOptions, DenseSlot
 from fleetrec.data.ids import build_id_maps
 from fleetrec.data.lists import Columns, IdLists, Numbers
-from fleetrec.data.source import BadRowError, Piece
+from fleetrec.data.source import BadRowError, RowChunk
 
 MAX_SHOWN = 80
 
@@ -28,7 +28,7 @@ class BadCellError(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TablePiece(Piece):
+class TableChunk(RowChunk):
     """Rows of typed columns, of which only those that are needed were read."""
 
     rows: pa.RecordBatch
@@ -168,8 +168,8 @@ def needed_columns(
 
 
 def to_bad_row(
-    fault: BadColumnError, *, place: str, pieces: Sequence[Piece], index: int
+    fault: BadColumnError, *, place: str, chunks: Sequence[RowChunk], index: int
 ) -> BadRowError:
-    """Return the error about a row of piece ``index``; ``place`` names its file and line."""
-    before = sum(piece.num_rows for piece in pieces[:index])
+    """Return the error about a row of chunk ``index``; ``place`` names its file and line."""
+    before = sum(chunk.num_rows for chunk in chunks[:index])
     return BadRowError(f"{place}: {fault}", row=before + fault.row)

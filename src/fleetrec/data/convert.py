@@ -82,7 +82,7 @@ def _column_writer(
     with contextlib.ExitStack() as stack:
         if to == "parquet":
             parquet = stack.enter_context(pq.ParquetWriter(target, schema, compression="zstd"))
-            gathered = _Gathered(parquet.write_table, schema)
+            gathered = _RowGroup(parquet.write_table, schema)
             stack.callback(gathered.flush)
             yield gathered.add
         elif to == "arrow":
@@ -105,7 +105,7 @@ def _column_writer(
             raise DataError(f"cannot write {to!r}; known: {', '.join(formats())}")
 
 
-class _Gathered:
+class _RowGroup:
     """Batches on their way to row groups of a good size."""
 
     def __init__(self, write: Callable[[pa.Table], None], schema: pa.Schema) -> None:

@@ -17,7 +17,7 @@ from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block, join, select
 from fleetrec.data.ids import IdMap, build_id_maps
 from fleetrec.data.scatter import scatter
-from fleetrec.data.source import BadRowError, Piece, Source
+from fleetrec.data.source import BadRowError, RowChunk, Source
 from fleetrec.data.stream import RawBatch
 
 Mask = npt.NDArray[np.bool_]
@@ -51,25 +51,25 @@ class Decoder:
     id_maps: Mapping[str, IdMap] = dataclasses.field(default_factory=dict)
 
     @property
-    def loses_rows(self) -> bool:
+    def changes_row_count(self) -> bool:
         """Tell whether a batch may come out with another number of samples than it had rows."""
         options = self.source.options
         return bool(
             options.filters
             or options.sample_ratio < 1
             or options.bad_rows.policy == "skip"
-            or self.source.is_uneven
+            or self.source.rows_map_to_many_samples
         )
 
     def __call__(self, raw: RawBatch, *, epoch: int) -> Decoded:
         """Return the samples of a batch of rows."""
         faults: list[str] = []
         if self.source.options.bad_rows.policy == "skip":
-            block, rows = self._decode_leniently(raw.pieces, faults)
+            block, rows = self._decode_leniently(raw.chunks, faults)
         else:
-            block = self._decode(raw.pieces)
+            block = self._decode(raw.chunks)
             rows = np.arange(block.num_samples)
-        keep = self._kept(block, raw.pieces, rows, epoch=epoch)
+        keep = self._kept(block, raw.chunks, rows, epoch=epoch)
         if keep is not None:
             chosen = select([block], np.flatnonzero(keep).astype(np.int64))
             block = dataclasses.replace(chosen, counts=block.counts)
@@ -81,17 +81,17 @@ class Decoder:
             faults=tuple(faults),
         )
 
-    def _decode(self, pieces: Sequence[Piece]) -> Block:
-        block = self.source.decode(pieces)
+    def _decode(self, chunks: Sequence[RowChunk]) -> Block:
+        block = self.source.decode(chunks)
         return _mapped(block, self.id_maps) if self.id_maps else block
 
     def _decode_leniently(
-        self, pieces: Sequence[Piece], faults: list[str]
+        self, chunks: Sequence[RowChunk], faults: list[str]
     ) -> tuple[Block, npt.NDArray[np.int64]]:
         """Decode around bad rows; returns the block and the numbers of its rows."""
         blocks: list[Block] = []
         rows: list[npt.NDArray[np.int64]] = []
-        rest, first = tuple(pieces), 0
+        rest, first = tuple(chunks), 0
         while rest:
             try:
                 good: Block | None = self._decode(rest)
@@ -115,7 +115,7 @@ class Decoder:
     def _kept(
         self,
         block: Block,
-        pieces: Sequence[Piece],
+        chunks: Sequence[RowChunk],
         rows: npt.NDArray[np.int64],
         *,
         epoch: int,
@@ -124,8 +124,10 @@ class Decoder:
         options = self.source.options
         masks = [_passes(block, wanted) for wanted in options.filters]
         if options.sample_ratio < 1:
-            salts = _row_salts(pieces)
-            if self.source.is_uneven:  # samples cannot be told by their rows, but by their place
+            salts = _row_salts(chunks)
+            if (
+                self.source.rows_map_to_many_samples
+            ):  # samples cannot be told by their rows, but by their place
                 salts = salts[0] + np.arange(block.num_samples, dtype=np.uint64)
             else:
                 salts = salts[rows]
@@ -143,12 +145,12 @@ def id_maps_of(source: Source) -> Mapping[str, IdMap]:
 def _mapped(block: Block, id_maps: Mapping[str, IdMap]) -> Block:
     """Apply rules to the ids of some features; padding stays what it is."""
     values = block.ids.values_N.numpy().copy()
-    padding = values[block.padded]
+    padding = values[block.padding_positions]
     for name, id_map in id_maps.items():
         first = block.ids.names.index(name) * block.num_samples
         begin, end = block.ids.offsets[[first, first + block.num_samples]].tolist()
         values[begin:end] = id_map(values[begin:end])
-    values[block.padded] = padding
+    values[block.padding_positions] = padding
     return dataclasses.replace(
         block, ids=dataclasses.replace(block.ids, values_N=torch.from_numpy(values))
     )
@@ -165,16 +167,18 @@ def check_filters(source: Source) -> None:
             )
 
 
-def _split(pieces: Sequence[Piece], num_rows: int) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    before: list[Piece] = []
-    for i, piece in enumerate(pieces):
+def _split(
+    chunks: Sequence[RowChunk], num_rows: int
+) -> tuple[tuple[RowChunk, ...], tuple[RowChunk, ...]]:
+    before: list[RowChunk] = []
+    for i, chunk in enumerate(chunks):
         if num_rows == 0:
-            return tuple(before), tuple(pieces[i:])
-        head, tail = piece.take(num_rows)
+            return tuple(before), tuple(chunks[i:])
+        head, tail = chunk.take(num_rows)
         before.append(head)
         num_rows -= head.num_rows
         if tail is not None:
-            return tuple(before), (tail, *pieces[i + 1 :])
+            return tuple(before), (tail, *chunks[i + 1 :])
     return tuple(before), ()
 
 
@@ -206,18 +210,18 @@ def _comparison(op: str) -> Callable[[Any, Any], Any]:
     return operator.ge
 
 
-def _row_salts(pieces: Sequence[Piece]) -> npt.NDArray[np.uint64]:
+def _row_salts(chunks: Sequence[RowChunk]) -> npt.NDArray[np.uint64]:
     """Return a number for every row that depends on its file and its place there alone."""
     salts = []
-    for piece in pieces:
-        digest = np.frombuffer(_digest(piece), np.uint64)[0]
-        rows = np.arange(piece.first_row, piece.first_row + piece.num_rows, dtype=np.uint64)
+    for chunk in chunks:
+        digest = np.frombuffer(_digest(chunk), np.uint64)[0]
+        rows = np.arange(chunk.first_row, chunk.first_row + chunk.num_rows, dtype=np.uint64)
         salts.append(scatter(rows + digest))
     return np.concatenate(salts)
 
 
-def _digest(piece: Piece) -> bytes:
-    text = f"{piece.part.file.name}/{piece.part.begin}"
+def _digest(chunk: RowChunk) -> bytes:
+    text = f"{chunk.file_slice.file.name}/{chunk.file_slice.begin}"
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 

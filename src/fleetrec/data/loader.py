@@ -16,22 +16,22 @@ from fleetrec.core.event_time import event_time_of
 from fleetrec.data.decode import Decoded, Decoder, check_filters, id_maps_of
 from fleetrec.data.files import DataFile, list_files, shuffled_files
 from fleetrec.data.memory import MemoryRows
-from fleetrec.data.plan import Share, plan_parts
+from fleetrec.data.plan import DataShard, plan_slices
 from fleetrec.data.prefetch import (
     QUEUED_PER_THREAD,
     Background,
     BackgroundProcess,
-    mapped_ahead,
-    mapped_in_time,
+    map_ahead,
+    map_on_demand,
 )
 from fleetrec.data.slot_report import SlotReport
-from fleetrec.data.source import Part, Source, build_source
+from fleetrec.data.source import FileSlice, Source, build_source
 from fleetrec.data.stream import RawBatch, portion, raw_batches
 from fleetrec.data.windows import Windows
 
 logger = logging.getLogger(__name__)
 
-ONE_WORKER = Share()
+ONE_WORKER = DataShard()
 NUM_FAULTS_SHOWN = 10
 
 
@@ -44,7 +44,7 @@ class Loader:
     Without a ``thread_num``, rows are decoded between the steps, text by all threads that compute:
     they work together in each part of a step, and a thread that decoded ahead would take a
     processor from them and let all the others wait. Where another device computes
-    (``cpu_is_idle``), one thread decodes ahead.
+    (``decode_ahead``), one thread decodes ahead.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Loader:
         options: DatasetOptions,
         *,
         seed: int,
-        share: Share = ONE_WORKER,
+        shard: DataShard = ONE_WORKER,
         files: Sequence[DataFile] | None = None,
-        keeps_order: bool = False,
-        cpu_is_idle: bool = False,
+        shuffle: bool = True,
+        decode_ahead: bool = False,
     ) -> None:
         self._options = options
         self._seed = seed
@@ -76,24 +76,24 @@ class Loader:
             options.thread_num is None
             and options.kind == "DataLoader"
             and not (source.decodes_in_python or source.reads_in_python)
-            and not (cpu_is_idle or self._decoder.loses_rows or options.shuffle_rows)
+            and not (decode_ahead or self._decoder.changes_row_count or options.shuffle_rows)
         )
         if self._decodes_between_steps:
             source.num_threads = torch.get_num_threads()
-        self._parts = plan_parts(self.files, source, share)
-        self._num_together = options.batch_size * (share.count if share.of_batches else 1)
+        self._slices = plan_slices(self.files, source, shard)
+        self._num_together = options.batch_size * (shard.count if shard.by == "batch" else 1)
         # Rows of a batch are shared out before they are understood, unless it takes all of them to
         # know the samples.
-        needs_all = share.of_batches and (
-            self._decoder.loses_rows
+        needs_all = shard.by == "batch" and (
+            self._decoder.changes_row_count
             or options.shuffle_rows > 0
             or options.kind != "DataLoader"
             or source.reads_in_python
         )
-        self._share_of_samples = share if needs_all else ONE_WORKER
-        self._share_of_rows = share if share.of_batches and not needs_all else ONE_WORKER
+        self._shard_of_samples = shard if needs_all else ONE_WORKER
+        self._shard_of_rows = shard if shard.by == "batch" and not needs_all else ONE_WORKER
         self._memory: MemoryRows | None = None
-        self._keeps_order = keeps_order
+        self._shuffle = shuffle
         self._num_bad_rows = 0
         self.report = SlotReport(source.options)
 
@@ -113,11 +113,11 @@ class Loader:
                 decoded = self._from_memory(epoch, start=start)
             else:
                 decoded = stack.enter_context(self._decoded(epoch, start=start))
-                if self._decoder.loses_rows or self._options.shuffle_rows:
+                if self._decoder.changes_row_count or self._options.shuffle_rows:
                     decoded = self._windows(decoded, epoch, start=start)
                     ahead = Background(decoded, num_ahead=QUEUED_PER_THREAD, name="shuffle")
                     decoded = stack.enter_context(ahead)
-            if self._share_of_samples.count > 1:
+            if self._shard_of_samples.count > 1:
                 decoded = map(self._portion, decoded)
             yield self._batches(decoded, event_time=event_time_of(epoch))
 
@@ -126,24 +126,24 @@ class Loader:
         if self._memory is None:
             with self._decoded(0, start=Cursor()) as decoded:
                 self._memory = MemoryRows.gather(
-                    map(self._noticed, decoded), inputs=self._decoder.source.inputs
+                    map(self._count_bad_rows, decoded), inputs=self._decoder.source.inputs
                 )
         return self._memory
 
     def _decoded(
         self, epoch: int, *, start: Cursor
     ) -> contextlib.AbstractContextManager[Iterator[Decoded]]:
-        parts = self._order(epoch)
+        slices = self._order(epoch)
         source, num_threads = self._decoder.source, self._options.thread_num or 1
         if self._options.kind != "DataLoader" or (source.reads_in_python and num_threads > 1):
-            return self._by_turns(parts, epoch, start=start)
+            return self._round_robin(slices, epoch, start=start)
         decode = functools.partial(self._decoder, epoch=epoch)
         raw = _own_rows(
-            source, parts, num_together=self._num_together, share=self._share_of_rows, start=start
+            source, slices, num_together=self._num_together, shard=self._shard_of_rows, start=start
         )
         if self._decodes_between_steps:
-            return mapped_in_time(decode, raw)
-        return mapped_ahead(
+            return map_on_demand(decode, raw)
+        return map_ahead(
             decode,
             raw,
             num_threads=num_threads,
@@ -151,11 +151,11 @@ class Loader:
         )
 
     @contextlib.contextmanager
-    def _by_turns(
-        self, parts: Sequence[Part], epoch: int, *, start: Cursor
+    def _round_robin(
+        self, slices: Sequence[FileSlice], epoch: int, *, start: Cursor
     ) -> Iterator[Iterator[Decoded]]:
         """Let every reader have files of its own; their batches come in turns, so in one order."""
-        num_readers = max(1, min(self._options.thread_num or 1, len(parts)))
+        num_readers = max(1, min(self._options.thread_num or 1, len(slices)))
         if start.readers and len(start.readers) != num_readers:
             raise DataError(
                 f"data set {self._options.name}: the cursor is of {len(start.readers)} readers, "
@@ -168,7 +168,7 @@ class Loader:
                 make = functools.partial(
                     _read_and_decode,
                     self._decoder,
-                    parts[i::num_readers],
+                    slices[i::num_readers],
                     batch_size=self._num_together,
                     epoch=epoch,
                     start=cursor,
@@ -197,22 +197,22 @@ class Loader:
 
     def _from_memory(self, epoch: int, *, start: Cursor) -> Iterator[Decoded]:
         memory = self.load_into_memory()
-        if not self._keeps_order:
+        if self._shuffle:
             memory.shuffle(seed=self._seed, epoch=epoch)
         return memory.batches(batch_size=self._num_together, start=start)
 
     def _portion(self, decoded: Decoded) -> Decoded:
-        share = self._share_of_samples
-        return decoded.portion(index=share.index, count=share.count)
+        shard = self._shard_of_samples
+        return decoded.portion(index=shard.index, count=shard.count)
 
-    def _order(self, epoch: int) -> tuple[Part, ...]:
+    def _order(self, epoch: int) -> tuple[FileSlice, ...]:
         if not self._options.shuffle_files:
-            return self._parts
-        return shuffled_files(self._parts, seed=self._seed, epoch=epoch)
+            return self._slices
+        return shuffled_files(self._slices, seed=self._seed, epoch=epoch)
 
     def _batches(self, decoded: Iterator[Decoded], *, event_time: int) -> Iterator[Batch]:
         for item in decoded:
-            self._noticed(item)
+            self._count_bad_rows(item)
             if not item.block.num_samples:
                 continue
             dense = dict(item.block.dense)
@@ -226,7 +226,7 @@ class Loader:
                 event_time=event_time,
             )
 
-    def _noticed(self, decoded: Decoded) -> Decoded:
+    def _count_bad_rows(self, decoded: Decoded) -> Decoded:
         """Count features and bad rows; a run with too many of those ends."""
         self.report.add(decoded.block.counts)
         for fault in decoded.faults:
@@ -240,23 +240,28 @@ class Loader:
 
 
 def _own_rows(
-    source: Source, parts: Sequence[Part], *, num_together: int, share: Share, start: Cursor
+    source: Source,
+    slices: Sequence[FileSlice],
+    *,
+    num_together: int,
+    shard: DataShard,
+    start: Cursor,
 ) -> Generator[RawBatch]:
     """Yield this worker's portion of every batch of ``num_together`` rows, if it has one."""
-    raw = raw_batches(source, parts, batch_size=num_together, start=start)
-    if share.count == 1:
+    raw = raw_batches(source, slices, batch_size=num_together, start=start)
+    if shard.count == 1:
         yield from raw
         return
     for together in raw:
-        own = portion(together, index=share.index, count=share.count)
-        if own.pieces:
+        own = portion(together, index=shard.index, count=shard.count)
+        if own.chunks:
             yield own
 
 
 def _read_and_decode(
-    decoder: Decoder, parts: Sequence[Part], *, batch_size: int, epoch: int, start: Cursor
+    decoder: Decoder, slices: Sequence[FileSlice], *, batch_size: int, epoch: int, start: Cursor
 ) -> Generator[Decoded]:
-    for raw in raw_batches(decoder.source, parts, batch_size=batch_size, start=start):
+    for raw in raw_batches(decoder.source, slices, batch_size=batch_size, start=start):
         yield decoder(raw, epoch=epoch)
 
 

@@ -12,8 +12,8 @@ from fleetrec.config.job import DatasetOptions
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.data.block import Block, SlotCounts
 from fleetrec.data.files import DataFile
-from fleetrec.data.source import BadRowError, Part, Piece
-from fleetrec.data.text import TextPiece, cut_text, line_of, read_text
+from fleetrec.data.source import BadRowError, FileSlice, RowChunk
+from fleetrec.data.text import TextChunk, cut_text, line_of, read_text
 
 
 class LineParser(Protocol):
@@ -30,22 +30,22 @@ class ParsedLines:
     num_threads: int
     _parser: LineParser
 
-    def read(self, part: Part, *, offset: int, row: int) -> Iterator[TextPiece]:
+    def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[TextChunk]:
         """Yield whole lines."""
-        return read_text(part, offset=offset, row=row)
+        return read_text(file_slice, offset=offset, row=row)
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
         """Return the first line behind a fraction of the file."""
         return cut_text(file, fraction)
 
-    def decode(self, pieces: Sequence[Piece]) -> Block:
+    def decode(self, chunks: Sequence[RowChunk]) -> Block:
         """Return the samples, or raise an error that names file, line and token."""
-        texts = [piece.text for piece in pieces if isinstance(piece, TextPiece)]
+        texts = [chunk.text for chunk in chunks if isinstance(chunk, TextChunk)]
         try:
             parsed = self._parser.parse(texts, num_threads=self.num_threads)
         except SlotTextError as error:
-            row = sum(piece.num_rows for piece in pieces[: error.segment]) + error.line
-            where = self._name_line(*line_of(pieces, row))
+            row = sum(chunk.num_rows for chunk in chunks[: error.segment]) + error.line
+            where = self._name_line(*line_of(chunks, row))
             token = f"{error.token!r}: " if error.token else ""
             raise BadRowError(
                 f"{where}: column {error.column}: {token}{error.reason}", row=row
@@ -77,7 +77,7 @@ def to_block(parsed: ParsedSlots, options: DatasetOptions) -> Block:
             undeclared=parsed.undeclared,
             num_empty=parsed.num_empty,
         ),
-        padded=parsed.padded,
+        padding_positions=parsed.padded,
     )
 
 

@@ -2,56 +2,59 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Literal
 
 from fleetrec.core.blocks import block
 from fleetrec.data.files import DataFile
-from fleetrec.data.source import Part, Source
+from fleetrec.data.source import FileSlice, Source
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """One worker of several.
+class DataShard:
+    """Which part of the data one of ``count`` workers reads.
 
-    Of files it takes some, as they come. ``of_batches``: workers make every step together, and
-    each takes its portion of the rows of a batch that is as large as all of theirs.
+    By ``files`` a worker takes a contiguous block of them. By ``batch`` all workers read all files,
+    and each takes its portion of the rows of every batch; a batch is then as large as all portions.
     """
 
     index: int = 0
     count: int = 1
-    of_batches: bool = False
+    by: Literal["files", "batch"] = "files"
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
             raise ValueError(f"worker {self.index} of {self.count} does not exist")
 
 
-def plan_parts(files: Sequence[DataFile], source: Source, share: Share) -> tuple[Part, ...]:
-    """Return the share of one worker; the shares of all workers are each row exactly once.
+def plan_slices(
+    files: Sequence[DataFile], source: Source, shard: DataShard
+) -> tuple[FileSlice, ...]:
+    """Return what one worker reads; the slices of all workers hold each row exactly once.
 
-    Contiguous blocks of files, the first (files modulo workers) of which have one more. Where
-    files are fewer than workers, the bytes of all files are cut into equal stretches instead, at
-    the next row each; files that cannot be cut are read by all, who take turns. Shares of batches
-    are made later: all read all files.
+    A worker gets a contiguous block of files; the first (files modulo workers) have one more. If
+    there are fewer files than workers, the bytes of all files are cut into equal ranges, each at
+    the next row; files that cannot be cut are read by all workers, who take turns. A shard by
+    ``batch`` is cut later, from each batch.
     """
-    if share.of_batches:
-        return tuple(whole_part(file) for file in files)
-    if len(files) >= share.count:
-        own = block(len(files), share.index, share.count)
-        return tuple(whole_part(files[i]) for i in own)
+    if shard.by == "batch":
+        return tuple(whole_file(file) for file in files)
+    if len(files) >= shard.count:
+        own = block(len(files), shard.index, shard.count)
+        return tuple(whole_file(files[i]) for i in own)
     total = sum(file.num_bytes for file in files)
-    parts: list[Part] = []
+    slices: list[FileSlice] = []
     before = 0
     for file in files:
-        first = _place_in(file, total * share.index / share.count - before)
-        last = _place_in(file, total * (share.index + 1) / share.count - before)
-        parts += _stretch(file, source, share, fractions=(first, last))
+        first = _place_in(file, total * shard.index / shard.count - before)
+        last = _place_in(file, total * (shard.index + 1) / shard.count - before)
+        slices += _stretch(file, source, shard, fractions=(first, last))
         before += file.num_bytes
-    return tuple(parts)
+    return tuple(slices)
 
 
-def whole_part(file: DataFile) -> Part:
+def whole_file(file: DataFile) -> FileSlice:
     """Return a whole file."""
-    return Part(file=file, num_bytes=file.num_bytes)
+    return FileSlice(file=file, num_bytes=file.num_bytes)
 
 
 def _place_in(file: DataFile, place: float) -> float:
@@ -59,11 +62,11 @@ def _place_in(file: DataFile, place: float) -> float:
 
 
 def _stretch(
-    file: DataFile, source: Source, share: Share, *, fractions: tuple[float, float]
-) -> list[Part]:
+    file: DataFile, source: Source, shard: DataShard, *, fractions: tuple[float, float]
+) -> list[FileSlice]:
     if source.cut(file, 0.5) is None:
-        num_bytes = file.num_bytes // share.count
-        return [Part(file=file, turn=share.index, num_turns=share.count, num_bytes=num_bytes)]
+        num_bytes = file.num_bytes // shard.count
+        return [FileSlice(file=file, turn=shard.index, num_turns=shard.count, num_bytes=num_bytes)]
     if fractions[0] == fractions[1]:
         return []
     begin = source.cut(file, fractions[0])
@@ -72,4 +75,4 @@ def _stretch(
     if begin == end:
         return []
     num_bytes = int(file.num_bytes * (fractions[1] - fractions[0]))
-    return [Part(file=file, begin=begin, end=end, num_bytes=num_bytes)]
+    return [FileSlice(file=file, begin=begin, end=end, num_bytes=num_bytes)]

@@ -122,7 +122,7 @@ def _fill(make: Callable[[], Generator[Out]], items: "multiprocessing.Queue[Out 
 
 
 @contextlib.contextmanager
-def mapped_ahead(
+def map_ahead(
     work: Callable[[In], Out],
     items: Generator[In],
     *,
@@ -140,7 +140,7 @@ def mapped_ahead(
 
 
 @contextlib.contextmanager
-def mapped_in_time(work: Callable[[In], Out], items: Generator[In]) -> Iterator[Iterator[Out]]:
+def map_on_demand(work: Callable[[In], Out], items: Generator[In]) -> Iterator[Iterator[Out]]:
     """Give the results of ``work`` in order, made when they are asked for; items come ahead."""
     with Background(items, num_ahead=QUEUED_PER_THREAD, name="read") as ahead:
         yield map(work, ahead)

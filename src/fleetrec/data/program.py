@@ -63,14 +63,14 @@ class Program:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def chunks(self) -> Iterator[tuple[bytes, int]]:
+    def buffers(self) -> Iterator[tuple[bytes, int]]:
         """Yield the output as it comes, and how many stored bytes of the file are used so far.
 
         Raises DataError if the program or its input fails.
         """
         output = cast(IO[bytes], self._process.stdout)
-        while chunk := output.read1(CHUNK_BYTES):  # type: ignore[attr-defined]
-            yield chunk, self._num_fed
+        while buffer := output.read1(CHUNK_BYTES):  # type: ignore[attr-defined]
+            yield buffer, self._num_fed
         has_ended = self._wait(GRACE_S)
         self._stop()
         if self._failure is not None:
@@ -93,9 +93,9 @@ class Program:
         try:
             with storage_errors(self._file.path, doing="read"), self._file.open() as raw:
                 stream = decompressed(self._file, raw)
-                while chunk := stream.read(CHUNK_BYTES):
+                while buffer := stream.read(CHUNK_BYTES):
                     try:
-                        stdin.write(chunk)
+                        stdin.write(buffer)
                     except BrokenPipeError:
                         return  # it has read enough
                     self._num_fed = raw.tell()
@@ -136,8 +136,8 @@ class Program:
 
     def _listen(self) -> None:
         with cast(IO[bytes], self._process.stderr) as errors:
-            while chunk := errors.read1(CHUNK_BYTES):  # type: ignore[attr-defined]
-                self._said = (self._said + chunk)[-TAIL_BYTES:]
+            while buffer := errors.read1(CHUNK_BYTES):  # type: ignore[attr-defined]
+                self._said = (self._said + buffer)[-TAIL_BYTES:]
 
     def _last_words(self) -> str:
         self._threads[1].join(GRACE_S)

@@ -122,7 +122,7 @@ def _build(samples: Sequence[Named], options: DatasetOptions) -> Block:
             undeclared=_undeclared(samples, options),
             num_empty=sum(not sample for sample in samples),
         ),
-        padded=offsets[:-1][np.concatenate([np.empty(0, np.bool_), *is_missing])],
+        padding_positions=offsets[:-1][np.concatenate([np.empty(0, np.bool_), *is_missing])],
     )
 
 

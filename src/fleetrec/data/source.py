@@ -23,7 +23,7 @@ DEFAULT = "slot_text"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FileSlice:
     """A file, or some rows of it: one worker's share where files are fewer than workers.
 
     ``begin`` and ``end`` are places as the format counts (``Source.cut``). Where a format cannot
@@ -39,13 +39,13 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Piece(ABC):
-    """Rows of one part as they were read, not yet understood."""
+class RowChunk(ABC):
+    """Rows of one slice as they were read, not yet understood."""
 
-    part: Part
-    first_row: int  # counted from the beginning of the part
+    file_slice: FileSlice
+    first_row: int  # counted from the beginning of the slice
     end: int  # where reading goes on behind it, as the format counts
-    fraction: float  # of the part that is read when this piece is
+    fraction: float  # of the slice that is read when this chunk is
     is_whole_batch: bool = False  # a batch ends behind it, whatever its size
 
     @property
@@ -61,7 +61,7 @@ class Piece(ABC):
 class BadRowError(DataError):
     """A row that cannot be understood; the message names file and line.
 
-    ``row`` counts through all pieces that were decoded together.
+    ``row`` counts through all chunks that were decoded together.
     """
 
     def __init__(self, message: str, *, row: int) -> None:
@@ -84,7 +84,7 @@ class Source(ABC):
     reads_in_python: bool = False
     applies_id_rules: bool = False  # to values, before missing ones are padded
     takes_text_table: bool = False  # knows separators, quotes and columns
-    is_uneven: bool = False  # a row may give no sample, or several
+    rows_map_to_many_samples: bool = False  # a row may give no sample, or several
     num_threads: int = 1  # that one call of ``decode`` may use, if it knows how
 
     def __init_subclass__(cls, *, name: str) -> None:
@@ -104,16 +104,16 @@ class Source(ABC):
         return Inputs(sparse=self.options.sparse, dense=dense)
 
     @abstractmethod
-    def read(self, part: Part, *, offset: int, row: int) -> Iterator[Piece]:
-        """Yield the rows of a part from a place on: its ``begin``, or the ``end`` of a piece.
+    def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[RowChunk]:
+        """Yield the rows of a slice from a place on: its ``begin``, or the ``end`` of a chunk.
 
-        ``row`` is the number of that place within the part. Pieces are as large as is handy, some
+        ``row`` is the number of that place within the slice. Chunks hold some
         megabytes. Raises DataError where the file cannot be read.
         """
 
     @abstractmethod
-    def decode(self, pieces: Sequence[Piece]) -> Block:
-        """Return all rows of some pieces, one sample each; raises BadRowError at the first bad one.
+    def decode(self, chunks: Sequence[RowChunk]) -> Block:
+        """Return all rows of some chunks, one sample each; raises BadRowError at the first bad one.
 
         Called by several threads at once.
         """

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 from fleetrec.core.blocks import block
 from fleetrec.core.cursor import Cursor
-from fleetrec.data.source import Part, Piece, Source
+from fleetrec.data.source import FileSlice, RowChunk, Source
 
 # Where workers take turns in a file that cannot be cut, a turn has so many rows.
 TURN_ROWS = 256
@@ -15,103 +15,104 @@ TURN_ROWS = 256
 class RawBatch:
     """The rows of one batch; it may begin in one file and end in another."""
 
-    pieces: tuple[Piece, ...]
+    chunks: tuple[RowChunk, ...]
     begin: Cursor
     end: Cursor
     progress: float
 
 
 def raw_batches(
-    source: Source, parts: Sequence[Part], *, batch_size: int, start: Cursor
+    source: Source, slices: Sequence[FileSlice], *, batch_size: int, start: Cursor
 ) -> Generator[RawBatch]:
     """Yield batches of ``batch_size`` rows from ``start`` on; the last one may be smaller.
 
-    Batches that a source made itself (``Piece.is_whole_batch``) stay as they are.
+    Batches that a source made itself (``RowChunk.is_whole_batch``) stay as they are.
     """
-    total_bytes = max(1, sum(part.num_bytes for part in parts))
-    done_bytes = sum(part.num_bytes for part in parts[: start.file])
-    gathered = _Gathered(cursor=dataclasses.replace(start, skip=0))
-    for index in range(start.file, len(parts)):
-        part = parts[index]
-        cursor = gathered.cursor if index == start.file else Cursor()
-        offset = cursor.offset if cursor.row else part.begin
-        for read in _own_rows(part, source.read(part, offset=offset, row=cursor.row)):
-            rest: Piece | None = read
-            if read.is_whole_batch and gathered.pieces:
-                yield gathered.flush()
+    total_bytes = max(1, sum(file_slice.num_bytes for file_slice in slices))
+    done_bytes = sum(file_slice.num_bytes for file_slice in slices[: start.file])
+    partial = _PartialBatch(cursor=dataclasses.replace(start, skip=0))
+    for index in range(start.file, len(slices)):
+        file_slice = slices[index]
+        cursor = partial.cursor if index == start.file else Cursor()
+        offset = cursor.offset if cursor.row else file_slice.begin
+        for read in _own_rows(file_slice, source.read(file_slice, offset=offset, row=cursor.row)):
+            rest: RowChunk | None = read
+            if read.is_whole_batch and partial.chunks:
+                yield partial.flush()
             while rest is not None:
                 if rest.is_whole_batch:
-                    piece, rest = rest, None
+                    chunk, rest = rest, None
                 else:
-                    piece, rest = rest.take(batch_size - gathered.num_rows)
-                gathered.add(piece, file=index)
-                gathered.progress = (done_bytes + piece.fraction * part.num_bytes) / total_bytes
-                if piece.is_whole_batch or gathered.num_rows == batch_size:
-                    yield gathered.flush()
-        done_bytes += part.num_bytes
-    if gathered.pieces:
-        gathered.progress = 1.0
-        yield gathered.flush()
+                    chunk, rest = rest.take(batch_size - partial.num_rows)
+                partial.add(chunk, file=index)
+                read_bytes = done_bytes + chunk.fraction * file_slice.num_bytes
+                partial.progress = read_bytes / total_bytes
+                if chunk.is_whole_batch or partial.num_rows == batch_size:
+                    yield partial.flush()
+        done_bytes += file_slice.num_bytes
+    if partial.chunks:
+        partial.progress = 1.0
+        yield partial.flush()
 
 
 def portion(raw: RawBatch, *, index: int, count: int) -> RawBatch:
     """Return one of ``count`` equal portions of the rows; it begins and ends where all do."""
-    own = block(sum(piece.num_rows for piece in raw.pieces), index, count)
-    pieces: list[Piece] = []
+    own = block(sum(chunk.num_rows for chunk in raw.chunks), index, count)
+    chunks: list[RowChunk] = []
     first = 0
-    for piece in raw.pieces:
-        begin, end = max(own.start - first, 0), min(own.stop - first, piece.num_rows)
-        first += piece.num_rows
+    for chunk in raw.chunks:
+        begin, end = max(own.start - first, 0), min(own.stop - first, chunk.num_rows)
+        first += chunk.num_rows
         if begin < end:
-            rest = piece.take(begin)[1] if begin else piece
+            rest = chunk.take(begin)[1] if begin else chunk
             assert rest is not None
-            pieces.append(rest.take(end - begin)[0])
-    return dataclasses.replace(raw, pieces=tuple(pieces))
+            chunks.append(rest.take(end - begin)[0])
+    return dataclasses.replace(raw, chunks=tuple(chunks))
 
 
-class _Gathered:
-    """The pieces of a batch that is not full yet."""
+class _PartialBatch:
+    """The chunks of a batch that is not full yet."""
 
     def __init__(self, *, cursor: Cursor) -> None:
         self.cursor = cursor
         self.progress = 0.0
         self.num_rows = 0
-        self.pieces: list[Piece] = []
+        self.chunks: list[RowChunk] = []
         self._begin = cursor
 
-    def add(self, piece: Piece, *, file: int) -> None:
-        num_rows = piece.num_rows
-        self.pieces.append(piece)
+    def add(self, chunk: RowChunk, *, file: int) -> None:
+        num_rows = chunk.num_rows
+        self.chunks.append(chunk)
         self.num_rows += num_rows
         self.cursor = Cursor(
             file=file,
-            offset=piece.end,
-            row=piece.first_row + num_rows,
+            offset=chunk.end,
+            row=chunk.first_row + num_rows,
             samples=self.cursor.samples + num_rows,
         )
 
     def flush(self) -> RawBatch:
         batch = RawBatch(
-            pieces=tuple(self.pieces),
+            chunks=tuple(self.chunks),
             begin=self._begin,
             end=self.cursor,
             progress=self.progress,
         )
-        self.pieces, self.num_rows, self._begin = [], 0, self.cursor
+        self.chunks, self.num_rows, self._begin = [], 0, self.cursor
         return batch
 
 
-def _own_rows(part: Part, pieces: Iterator[Piece]) -> Iterator[Piece]:
+def _own_rows(file_slice: FileSlice, chunks: Iterator[RowChunk]) -> Iterator[RowChunk]:
     """Leave out the rows that are other workers' turns."""
-    if part.num_turns == 1:
-        yield from pieces
+    if file_slice.num_turns == 1:
+        yield from chunks
         return
-    for piece in pieces:
-        rest: Piece | None = piece
+    for chunk in chunks:
+        rest: RowChunk | None = chunk
         while rest is not None:
             if rest.is_whole_batch:
                 taken, rest = rest, None
             else:
                 taken, rest = rest.take(TURN_ROWS - rest.first_row % TURN_ROWS)
-            if taken.first_row // TURN_ROWS % part.num_turns == part.turn:
+            if taken.first_row // TURN_ROWS % file_slice.num_turns == file_slice.turn:
                 yield taken

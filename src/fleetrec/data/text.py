@@ -1,4 +1,4 @@
-"""Text files as pieces of whole lines, without looking into the lines."""
+"""Text files as chunks of whole lines, without looking into the lines."""
 
 import dataclasses
 import functools
@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Self, cast
 from fleetrec._native import cut_lines
 from fleetrec.core.errors import DataError
 from fleetrec.data.files import DataFile, storage_errors
-from fleetrec.data.source import Part, Piece
+from fleetrec.data.source import FileSlice, RowChunk
 
 BLOCK_BYTES = 1 << 22
 HEAD_BYTES = 1 << 16
@@ -18,7 +18,7 @@ ALL = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TextPiece(Piece):
+class TextChunk(RowChunk):
     """Whole lines; the last one may lack its newline."""
 
     text: memoryview
@@ -66,25 +66,25 @@ def _count_lines(text: memoryview) -> int:
     return cut_lines(text, 0, ALL)[1] + (not at_newline)
 
 
-def _from_copy(kind: type[TextPiece], fields: dict[str, Any]) -> TextPiece:
+def _from_copy(kind: type[TextChunk], fields: dict[str, Any]) -> TextChunk:
     return kind(**{**fields, "text": memoryview(fields["text"])})
 
 
-def read_text(part: Part, *, offset: int, row: int) -> Iterator[TextPiece]:
-    """Yield the lines that begin between ``offset`` and the end of the part."""
-    return pieces_of(part, _chunks(part, offset=offset), offset=offset, row=row)
+def read_text(file_slice: FileSlice, *, offset: int, row: int) -> Iterator[TextChunk]:
+    """Yield the lines that begin between ``offset`` and the end of the slice."""
+    return chunks_of(file_slice, _read_buffers(file_slice, offset=offset), offset=offset, row=row)
 
 
-def pieces_of(
-    part: Part, chunks: Iterator[tuple[bytes, int]], *, offset: int, row: int
-) -> Iterator[TextPiece]:
-    """Yield whole lines of text that comes in chunks, each with the stored bytes read so far."""
+def chunks_of(
+    file_slice: FileSlice, buffers: Iterator[tuple[bytes, int]], *, offset: int, row: int
+) -> Iterator[TextChunk]:
+    """Yield whole lines of text that comes in buffers, each with the stored bytes read so far."""
     end, before = offset, 0.0
-    for text, num_read in _whole_lines(part, chunks):
+    for text, num_read in _whole_lines(file_slice, buffers):
         end += len(text)
-        fraction = min(1.0, num_read / max(1, part.num_bytes))
-        piece = TextPiece(
-            part=part,
+        fraction = min(1.0, num_read / max(1, file_slice.num_bytes))
+        chunk = TextChunk(
+            file_slice=file_slice,
             first_row=row,
             end=end,
             begin_fraction=before,
@@ -92,8 +92,8 @@ def pieces_of(
             text=text,
             _num_lines=_count_lines(text),
         )
-        yield piece
-        row, before = row + piece.num_rows, fraction
+        yield chunk
+        row, before = row + chunk.num_rows, fraction
 
 
 def cut_text(file: DataFile, fraction: float) -> int | None:
@@ -105,10 +105,10 @@ def cut_text(file: DataFile, fraction: float) -> int | None:
         return 0
     with storage_errors(file.path, doing="read"), file.open() as stream:
         stream.seek(wanted - 1)
-        while chunk := stream.read(1 << 16):
-            at = chunk.find(b"\n")
+        while buffer := stream.read(1 << 16):
+            at = buffer.find(b"\n")
             if at >= 0:
-                return stream.tell() - len(chunk) + at + 1
+                return stream.tell() - len(buffer) + at + 1
     return file.num_bytes
 
 
@@ -122,61 +122,62 @@ def first_line(file: DataFile) -> bytes:
     text = b""
     with storage_errors(file.path, doing="read"), file.open(in_order=False) as raw:
         stream = decompressed(file, raw)
-        while b"\n" not in text and (chunk := stream.read(HEAD_BYTES)):
-            text += chunk
+        while b"\n" not in text and (buffer := stream.read(HEAD_BYTES)):
+            text += buffer
             _check_line_length(file, text)
     return text[: text.find(b"\n") + 1] or text
 
 
-def line_of(pieces: Sequence[Piece], row: int) -> tuple[DataFile, int]:
-    """Return file and line number (from 1) of a row counted through all pieces."""
-    for piece in pieces:
-        if row < piece.num_rows:
-            return piece.part.file, _lines_before(piece.part) + piece.first_row + row + 1
-        row -= piece.num_rows
+def line_of(chunks: Sequence[RowChunk], row: int) -> tuple[DataFile, int]:
+    """Return file and line number (from 1) of a row counted through all chunks."""
+    for chunk in chunks:
+        if row < chunk.num_rows:
+            line = _lines_before(chunk.file_slice) + chunk.first_row + row + 1
+            return chunk.file_slice.file, line
+        row -= chunk.num_rows
     raise IndexError(row)
 
 
-def _lines_before(part: Part) -> int:
-    """Count the lines before a part that begins in the middle of its file."""
-    if part.begin == 0:
+def _lines_before(file_slice: FileSlice) -> int:
+    """Count the lines before a slice that begins in the middle of its file."""
+    if file_slice.begin == 0:
         return 0
     num_lines = 0
-    with part.file.open() as stream:
-        while stream.tell() < part.begin:
-            left = part.begin - stream.tell()
+    with file_slice.file.open() as stream:
+        while stream.tell() < file_slice.begin:
+            left = file_slice.begin - stream.tell()
             num_lines += stream.read(min(BLOCK_BYTES, left)).count(b"\n")
     return num_lines
 
 
-def _chunks(part: Part, *, offset: int) -> Iterator[tuple[bytes, int]]:
-    """Yield some megabytes at a time, and how many stored bytes of the part were read so far."""
-    file, left = part.file, None if part.end is None else part.end - offset
+def _read_buffers(file_slice: FileSlice, *, offset: int) -> Iterator[tuple[bytes, int]]:
+    """Yield some megabytes at a time, and how many stored bytes of the slice were read so far."""
+    file, left = file_slice.file, None if file_slice.end is None else file_slice.end - offset
     with storage_errors(file.path, doing="read"), file.open() as raw:
         stream = decompressed(file, raw)
         stream.seek(offset)
-        while chunk := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
-            left = None if left is None else left - len(chunk)
-            yield chunk, raw.tell() - (0 if file.is_gzip else part.begin)
+        while buffer := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
+            left = None if left is None else left - len(buffer)
+            yield buffer, raw.tell() - (0 if file.is_gzip else file_slice.begin)
 
 
 def _whole_lines(
-    part: Part, chunks: Iterator[tuple[bytes, int]]
+    file_slice: FileSlice, buffers: Iterator[tuple[bytes, int]]
 ) -> Iterator[tuple[memoryview, int]]:
-    """Yield chunks without their cut lines, uncopied, and those lines by themselves."""
+    """Yield buffers without their cut lines, uncopied, and those lines by themselves."""
     rest = b""
-    for chunk, num_read in chunks:
-        end = chunk.rfind(b"\n") + 1
-        begin = chunk.find(b"\n") + 1 if rest and end else 0
+    for buffer, num_read in buffers:
+        end = buffer.rfind(b"\n") + 1
+        begin = buffer.find(b"\n") + 1 if rest and end else 0
         if begin:
-            yield memoryview(rest + chunk[:begin]), num_read
+            yield memoryview(rest + buffer[:begin]), num_read
             rest = b""
         if begin < end:
-            yield memoryview(chunk)[begin:end], num_read
-        rest += chunk[end:]
-        _check_line_length(part.file, rest)
+            yield memoryview(buffer)[begin:end], num_read
+        rest += buffer[end:]
+        _check_line_length(file_slice.file, rest)
     if rest:
-        yield memoryview(rest), part.num_bytes
+        yield memoryview(rest), file_slice.num_bytes
 
 
 def _check_line_length(file: DataFile, line: bytes) -> None:

@@ -60,11 +60,11 @@ class EmbeddedFeature:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class LookupGroup:
     """The features of one width, which are looked up and moved together."""
 
     dim: int
-    part: int
+    optimizer_group: int
     pooled: tuple[EmbeddedFeature, ...]
     sequences: tuple[EmbeddedFeature, ...]
 
@@ -112,8 +112,10 @@ class EmbeddingCollection(nn.Module):
         self.sequences = _by_name([f for f in self.features if not f.is_pooled], "a sequence")
         kinds = dict.fromkeys(self._kind_of(feature) for feature in self.features)
         self.groups = {
-            f"embedded_{dim}" + (f"_{part}" if part else ""): self._group(dim, part)
-            for dim, part in kinds
+            f"embedded_{dim}" + (f"_{optimizer_group}" if optimizer_group else ""): self._group(
+                dim, optimizer_group
+            )
+            for dim, optimizer_group in kinds
         }
         self.columns = {
             feature.name: Columns(group=key, begin=place * group.dim, end=(place + 1) * group.dim)
@@ -121,23 +123,25 @@ class EmbeddingCollection(nn.Module):
             for place, feature in enumerate(group.pooled)
         }
 
-    def _group(self, dim: int, part: int) -> Group:
-        mine = [feature for feature in self.features if self._kind_of(feature) == (dim, part)]
+    def _group(self, dim: int, optimizer_group: int) -> LookupGroup:
+        mine = [
+            feature for feature in self.features if self._kind_of(feature) == (dim, optimizer_group)
+        ]
         owns = [self.tables[feature.table].own_optimizer for feature in mine]
         if len({None if own is None else own.lr for own in owns}) > 1:
             raise ValueError(
-                "tables of one width move at one rate; give those that do not another part"
+                "tables of one width move at one rate; set another optimizer_group for the others"
             )
-        return Group(
+        return LookupGroup(
             dim=dim,
-            part=part,
+            optimizer_group=optimizer_group,
             pooled=tuple(feature for feature in mine if feature.is_pooled),
             sequences=tuple(feature for feature in mine if not feature.is_pooled),
         )
 
     def _kind_of(self, feature: EmbeddedFeature) -> tuple[int, int]:
         table = self.tables[feature.table]
-        return (table.dim, table.part)
+        return (table.dim, table.optimizer_group)
 
     @property
     def out_dim(self) -> int:

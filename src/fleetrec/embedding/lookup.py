@@ -16,7 +16,7 @@ from fleetrec._native import BatchLookup
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import DataError
 from fleetrec.core.jagged import KeyedJagged
-from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection, Group
+from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection, LookupGroup
 from fleetrec.embedding.native_store import NativeStore
 
 Floats = npt.NDArray[np.float32]
@@ -56,7 +56,7 @@ class Lookup:
         lookups = self._take(batch.ids)
         for key, lookup in lookups.items():
             ids, offsets, num_samples, weights = arrays_of(batch.ids)
-            with self.translated(key):
+            with self.data_errors(key):
                 lookup.find(
                     ids,
                     offsets,
@@ -121,7 +121,7 @@ class Lookup:
         return found
 
     @contextlib.contextmanager
-    def translated(self, group: str) -> Iterator[None]:
+    def data_errors(self, group: str) -> Iterator[None]:
         """Say what the native lookup of a group says of an id, as a problem of the data."""
         try:
             yield
@@ -148,7 +148,7 @@ class Lookup:
         self._names = ids.names
         self._idle = {group: [] for group in self._collection.groups}
 
-    def _new_lookup(self, group: Group) -> BatchLookup:
+    def _new_lookup(self, group: LookupGroup) -> BatchLookup:
         features = group.features
         tables = list(dict.fromkeys(feature.table for feature in features))
         return BatchLookup(

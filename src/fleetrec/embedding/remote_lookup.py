@@ -20,16 +20,16 @@ Array = npt.NDArray[Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class UniqueIds:
     """The different ids of a batch in one table; how often each occurs, and with a click."""
 
     ids_N: Array
     shows_N: Array
     clicks_N: Array
 
-    def at(self, places: Array) -> "Listed":
+    def at(self, places: Array) -> "UniqueIds":
         """Return some of them, in this order."""
-        return Listed(
+        return UniqueIds(
             ids_N=self.ids_N[places], shows_N=self.shows_N[places], clicks_N=self.clicks_N[places]
         )
 
@@ -43,31 +43,31 @@ class Rows:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RowStep:
+class RowUpdate:
     """What a batch does to one table: all ids that it saw, the first M of them with a gradient."""
 
-    seen: Listed
+    ids: UniqueIds
     grads_MD: Array
 
 
 class Fetch(Protocol):
     """Gets rows from wherever they are."""
 
-    def __call__(self, listed: Mapping[str, Listed], *, training: bool) -> Mapping[str, Rows]:
+    def __call__(self, listed: Mapping[str, UniqueIds], *, training: bool) -> Mapping[str, Rows]:
         """Return the rows of ids by table; outside of training, missing ones are zeros."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class BatchIds:
     """The different ids of a batch by table, and the lookups by group that found them."""
 
     lookups: Mapping[str, BatchLookup]
-    listed: Mapping[str, Listed]
+    listed: Mapping[str, UniqueIds]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched(Listing):
+class BatchRows(BatchIds):
     """The ids of a batch and their rows, before vectors are made of them."""
 
     rows: Mapping[str, Rows]
@@ -77,7 +77,7 @@ class Fetched(Listing):
 class RemoteLookedUp(LookedUp):
     """Vectors made of rows from elsewhere, and what a push will say about them."""
 
-    listed: Mapping[str, Listed]
+    listed: Mapping[str, UniqueIds]
     rows: Mapping[str, Rows]  # the lookups point into them
 
 
@@ -106,18 +106,18 @@ class RemoteLookup(Lookup):
 
     def prepare(
         self, batch: Batch, fetch: Fetch, *, training: bool, labels_B: Tensor | None = None
-    ) -> Fetched:
+    ) -> BatchRows:
         """Get the rows of a batch; another batch may be computed meanwhile, but none looked up."""
         listing = self.list_batch(batch, labels_B=labels_B)
         rows = fetch(listing.listed, training=training)
-        return Fetched(lookups=listing.lookups, listed=listing.listed, rows=rows)
+        return BatchRows(lookups=listing.lookups, listed=listing.listed, rows=rows)
 
-    def list_batch(self, batch: Batch, *, labels_B: Tensor | None = None) -> Listing:
+    def list_batch(self, batch: Batch, *, labels_B: Tensor | None = None) -> BatchIds:
         """List the different ids of a batch, whose rows come later."""
         lookups = self._take(batch.ids)
-        return Listing(lookups=lookups, listed=self._list(lookups, batch, labels_B))
+        return BatchIds(lookups=lookups, listed=self._list(lookups, batch, labels_B))
 
-    def look_up(self, fetched: Fetched, *, training: bool) -> RemoteLookedUp:
+    def look_up(self, fetched: BatchRows, *, training: bool) -> RemoteLookedUp:
         """Make vectors of rows that are there."""
         for key, lookup in fetched.lookups.items():
             its = [fetched.rows[table] for table in self._tables[key]]
@@ -129,7 +129,7 @@ class RemoteLookup(Lookup):
             vectors=vectors, lookups=fetched.lookups, listed=fetched.listed, rows=fetched.rows
         )
 
-    def list_ids(self, batch: Batch, *, labels_B: Tensor | None = None) -> dict[str, Listed]:
+    def list_ids(self, batch: Batch, *, labels_B: Tensor | None = None) -> dict[str, UniqueIds]:
         """Return the different ids of a batch, by table; frozen tables are left out."""
         listing = self.list_batch(batch, labels_B=labels_B)
         self._release(listing.lookups)
@@ -142,31 +142,31 @@ class RemoteLookup(Lookup):
 
     def _list(
         self, lookups: Mapping[str, BatchLookup], batch: Batch, labels_B: Tensor | None
-    ) -> dict[str, Listed]:
+    ) -> dict[str, UniqueIds]:
         labels = None if labels_B is None else labels_B.numpy()
-        listed: dict[str, Listed] = {}
+        listed: dict[str, UniqueIds] = {}
         for key, lookup in lookups.items():
-            with self.translated(key):
+            with self.data_errors(key):
                 lookup.list_ids(*arrays_of(batch.ids), labels=labels)
             for number, table in enumerate(self._tables[key]):
                 ids_N, shows_N, clicks_N = lookup.listed(number)
-                listed[table] = Listed(ids_N=ids_N, shows_N=shows_N, clicks_N=clicks_N)
+                listed[table] = UniqueIds(ids_N=ids_N, shows_N=shows_N, clicks_N=clicks_N)
         return listed
 
-    def sum(self, looked_up: RemoteLookedUp) -> dict[str, RowStep]:
+    def sum(self, looked_up: RemoteLookedUp) -> dict[str, RowUpdate]:
         """Sum the gradient of the vectors per id, by table; frozen tables are left out."""
-        steps: dict[str, RowStep] = {}
+        steps: dict[str, RowUpdate] = {}
         for key, (lookup, pooled, sequences) in self._gradients(looked_up).items():
             sums = lookup.sum(pooled, sequences)
             for table, (ids_M, grads_MD) in zip(self._tables[key], sums, strict=True):
                 if table not in self._frozen:
                     seen = _gradients_first(looked_up.listed[table], ids_M)
-                    steps[table] = RowStep(seen=seen, grads_MD=grads_MD)
+                    steps[table] = RowUpdate(ids=seen, grads_MD=grads_MD)
         self._release(looked_up.lookups)
         return steps
 
 
-def _gradients_first(listed: Listed, ids_M: Array) -> Listed:
+def _gradients_first(listed: UniqueIds, ids_M: Array) -> UniqueIds:
     """Put the ids that have a gradient in front, in the order of the gradients."""
     if len(ids_M) == len(listed.ids_N):
         return listed

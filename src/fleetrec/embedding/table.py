@@ -28,7 +28,7 @@ class RowOptimizer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OwnOptimizer:
+class TableOptimizer:
     """What moves the rows of a table that do not move as the dense network does."""
 
     rule: RowOptimizer
@@ -72,7 +72,7 @@ class TableConfig:
     With ``num_rows`` the ids lie in [0, num_rows), and ``out_of_range`` says what becomes of
     others: an error, or a hash takes them to one of the rows. Without it any 64-bit id has a row
     of its own from the first time it is trained on. Without ``own_optimizer`` rows move as the
-    dense network does; tables of different ``part`` may be moved by different optimizers.
+    dense network does; each ``optimizer_group`` may have its own optimizer.
     """
 
     name: str
@@ -82,8 +82,8 @@ class TableConfig:
     initializer: Initializer = Initializer()
     admission: Admission = Admission()
     eviction: Eviction = Eviction()
-    own_optimizer: OwnOptimizer | None = None
-    part: int = 0
+    own_optimizer: TableOptimizer | None = None
+    optimizer_group: int = 0
 
     def row_optimizer(self, name: str, settings: Mapping[str, float]) -> RowOptimizer:
         """Return what moves the rows, where this moves all that have nothing of their own."""

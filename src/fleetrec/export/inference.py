@@ -25,7 +25,7 @@ from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import ConfigError, ModelError, UnavailableError
 from fleetrec.core.jagged import KeyedJagged
-from fleetrec.embedding.collection import Group
+from fleetrec.embedding.collection import LookupGroup
 from fleetrec.models.base import Model
 
 KIND = "inference model"
@@ -221,7 +221,7 @@ def _outputs(model: Model, inputs: Inputs) -> dict[str, Tensor]:
     return outputs
 
 
-def _group(key: str, group: Group) -> dict[str, Any]:
+def _group(key: str, group: LookupGroup) -> dict[str, Any]:
     return {
         "input": key,
         "dim": group.dim,

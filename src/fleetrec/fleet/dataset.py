@@ -155,7 +155,7 @@ class InMemoryDataset(Dataset):
         self._loaded = preloading.result()
 
     def _load(self, files: Sequence[DataFile]) -> Loader:
-        loader = Loader(self.options(), seed=0, files=files, keeps_order=True)
+        loader = Loader(self.options(), seed=0, files=files, shuffle=False)
         loader.load_into_memory()
         return loader
 

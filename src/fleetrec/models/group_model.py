@@ -42,10 +42,12 @@ class GroupModel(base.Model):
         l2: float,
         tasks: Sequence[Task] = (),
         wide_dim: int = 1,
-        second_part: Collection[str] = (),
+        second_optimizer: Collection[str] = (),
     ) -> None:
         super().__init__(tasks=tasks or [task_of(config)])
-        self.inputs = GroupEmbeddings(config.groups, wide_dim=wide_dim, second_part=second_part)
+        self.inputs = GroupEmbeddings(
+            config.groups, wide_dim=wide_dim, second_optimizer=second_optimizer
+        )
         self._l2 = l2
         self._embedding_l2 = config.embedding_regularization
         self._scope_of_table = _scopes_of_tables(config)

@@ -26,9 +26,9 @@ class GroupEmbeddings(nn.Module):
         groups: Sequence[GroupOptions],
         *,
         wide_dim: int = 1,
-        second_part: Collection[str] = (),
+        second_optimizer: Collection[str] = (),
     ) -> None:
-        """Declare the tables; those of the groups in ``second_part`` are their own part."""
+        """Declare the tables; ``second_optimizer`` names groups with another optimizer."""
         super().__init__()
         self._groups = {group.name: group for group in groups}
         tables: dict[str, TableConfig] = {}
@@ -39,8 +39,8 @@ class GroupEmbeddings(nn.Module):
                 if feature.embedded is None:
                     continue
                 dim = wide_dim if group.is_wide else feature.embedded.dim
-                part = int(group.name in second_part)
-                table = _table(feature.embedded, dim=dim, part=part)
+                optimizer_group = int(group.name in second_optimizer)
+                table = _table(feature.embedded, dim=dim, optimizer_group=optimizer_group)
                 if tables.setdefault(table.name, table) != table:
                     raise ValueError(
                         f"feature {feature.name}: table {table.name!r} is shared by features that "
@@ -152,7 +152,7 @@ def _lookup(group: GroupOptions, feature: GroupFeature) -> EmbeddedFeature:
     )
 
 
-def _table(options: EmbeddedOptions, *, dim: int, part: int) -> TableConfig:
+def _table(options: EmbeddedOptions, *, dim: int, optimizer_group: int) -> TableConfig:
     if dim == 0:
         raise ValueError(f"table {options.table}: embedding_dim is missing")
     if options.initial is None:
@@ -168,5 +168,5 @@ def _table(options: EmbeddedOptions, *, dim: int, part: int) -> TableConfig:
         num_rows=options.num_rows,
         initializer=initializer,
         admission=admission,
-        part=part,
+        optimizer_group=optimizer_group,
     )

@@ -11,9 +11,9 @@ from fleetrec.embedding.table import (
     Admission,
     Eviction,
     Initializer,
-    OwnOptimizer,
     RowOptimizer,
     TableConfig,
+    TableOptimizer,
 )
 
 RowOptimizerName = Literal[
@@ -103,7 +103,7 @@ class SparseOptimizerOptions(Options):
             raise ValueError("weight_bounds: expected [least, greatest], the first the smaller one")
         return self
 
-    def build(self) -> OwnOptimizer:
+    def build(self) -> TableOptimizer:
         """Return the optimizer for a table."""
         guards = {"l2": self.l2, "clip_value": self.clip_value, "clip_norm": self.clip_norm}
         if self.weight_bounds is not None:
@@ -113,7 +113,7 @@ class SparseOptimizerOptions(Options):
             hyperparameters=dict(self.settings),
             guards={name: value for name, value in guards.items() if value},
         )
-        return OwnOptimizer(rule=rule, lr=self.learning_rate)
+        return TableOptimizer(rule=rule, lr=self.learning_rate)
 
 
 class GrowthOptions(Options):

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from fleetrec.core.batch import Batch
-from fleetrec.embedding.remote_lookup import Fetched
+from fleetrec.embedding.remote_lookup import BatchRows
 from fleetrec.server.wire import Array
 
 
@@ -16,7 +16,7 @@ from fleetrec.server.wire import Array
 class Pulled:
     """What a step begins with: the rows of its batch, and the dense network."""
 
-    fetched: Fetched
+    fetched: BatchRows
     dense_P: Array  # the next pull writes into it
 
 

@@ -8,12 +8,12 @@ import numpy as np
 from torch import Tensor
 
 from fleetrec.core.batch import Batch
-from fleetrec.embedding.remote_lookup import Listed, Listing, RemoteLookup
+from fleetrec.embedding.remote_lookup import BatchIds, RemoteLookup, UniqueIds
 from fleetrec.parallel.row_exchange import RowExchange, Sent
 
 Clicks = Callable[[Batch], Tensor | None]
 
-NOTHING = Listed(
+NOTHING = UniqueIds(
     ids_N=np.zeros(0, np.int64), shows_N=np.zeros(0, np.uint32), clicks_N=np.zeros(0, np.uint32)
 )
 
@@ -22,7 +22,7 @@ NOTHING = Listed(
 class Announced:
     """What a batch looks up here, and what all ranks have told each other about their batches."""
 
-    listing: Listing
+    listing: BatchIds
     sent: Mapping[str, Sent]
 
 
@@ -91,7 +91,7 @@ class Announcer:
         if batch is not None:
             return self._announce(batch, labels_B, exchange)
         sent = exchange.send_ids(dict.fromkeys(self._lookup.table_names, NOTHING))
-        return Announced(listing=Listing(lookups={}, listed={}), sent=sent)
+        return Announced(listing=BatchIds(lookups={}, listed={}), sent=sent)
 
     def _announce(self, batch: Batch, labels_B: Tensor | None, exchange: RowExchange) -> Announced:
         listing = self._lookup.list_batch(batch, labels_B=labels_B)

@@ -20,12 +20,12 @@ from fleetrec.embedding.native_store import ALL_BUCKETS, identity_of
 from fleetrec.embedding.placement import is_replicated
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.embedding.remote_lookup import (
-    Fetched,
-    Listed,
+    BatchRows,
     RemoteLookedUp,
     RemoteLookup,
     Rows,
-    RowStep,
+    RowUpdate,
+    UniqueIds,
 )
 from fleetrec.embedding.table import TableConfig
 from fleetrec.models.base import Model
@@ -260,10 +260,10 @@ class CollectiveStrategy(SingleStrategy):
         listing = announced.listing
         if batch.is_blank:  # its ids stand for nothing
             rows = {name: self._no_rows(name, its) for name, its in listing.listed.items()}
-        fetched = Fetched(lookups=listing.lookups, listed=listing.listed, rows=rows)
+        fetched = BatchRows(lookups=listing.lookups, listed=listing.listed, rows=rows)
         return self._remote.look_up(fetched, training=training)
 
-    def _no_rows(self, table: str, listed: Listed) -> Rows:
+    def _no_rows(self, table: str, listed: UniqueIds) -> Rows:
         size = len(listed.ids_N)
         return Rows(
             rows_ND=np.zeros((size, self._tables[table].dim), np.float32),
@@ -276,7 +276,7 @@ class CollectiveStrategy(SingleStrategy):
         for name, sent in self._sent.items():
             if not len(sent.listed.ids_N):  # also where the batch is blank
                 none_MD = np.zeros((0, self._tables[name].dim), np.float32)
-                steps[name] = RowStep(seen=sent.listed, grads_MD=none_MD)
+                steps[name] = RowUpdate(ids=sent.listed, grads_MD=none_MD)
         by_group = self._row_rates()
         rates = {
             feature.table: by_group[key]

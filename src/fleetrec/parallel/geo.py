@@ -11,7 +11,7 @@ from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import ConfigError
 from fleetrec.embedding.native_store import NativeStore
-from fleetrec.embedding.remote_lookup import Listed, RowStep
+from fleetrec.embedding.remote_lookup import RowUpdate, UniqueIds
 from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
 from fleetrec.parallel.cluster import Cluster
@@ -104,7 +104,7 @@ class GeoStrategy(ServerStrategy):
         self._num_samples = 0
         self._event_time = 0
         self._is_dense_fresh = False
-        self._seen: dict[str, list[Listed]] = {name: [] for name in self._tables}
+        self._seen: dict[str, list[UniqueIds]] = {name: [] for name in self._tables}
         self._fresh: dict[str, Array] = {name: np.zeros(0, np.int64) for name in self._tables}
 
     def _take_over(self, ids: Mapping[str, Array]) -> None:
@@ -161,20 +161,20 @@ class GeoStrategy(ServerStrategy):
         for name, store in self._own.stores.items():
             ids_N = store.table.snapshot()["ids"]
             unseen_N = np.zeros(len(ids_N), np.uint32)
-            whole = Listed(ids_N=ids_N, shows_N=unseen_N, clicks_N=unseen_N)
+            whole = UniqueIds(ids_N=ids_N, shows_N=unseen_N, clicks_N=unseen_N)
             tables[name] = self._row_step(name, whole, np.float32(1.0))
         self._num_samples = self._num_samples or 1
         self._send(tables, np.float32(1.0), sequence=2 * self._num_batches + 1)
 
-    def _row_step(self, name: str, seen: Listed, share: np.float32) -> RowStep:
+    def _row_step(self, name: str, seen: UniqueIds, share: np.float32) -> RowUpdate:
         own, old = self._own.stores[name].table, self._old[name].table
         own_ND, _ = own.read(seen.ids_N, as_new=True)
         old_ND, _ = old.read(seen.ids_N, as_new=True)
         delta_ND = (own_ND - old_ND) * share
         old.write(seen.ids_N, old_ND + delta_ND)
-        return RowStep(seen=seen, grads_MD=-delta_ND)
+        return RowUpdate(ids=seen, grads_MD=-delta_ND)
 
-    def _send(self, tables: Mapping[str, RowStep], share: np.float32, *, sequence: int) -> None:
+    def _send(self, tables: Mapping[str, RowUpdate], share: np.float32, *, sequence: int) -> None:
         if self._old_P is None:  # nothing was learnt yet
             return
         delta_P = (self._flat.values() - self._old_P) * share
@@ -191,7 +191,7 @@ class GeoStrategy(ServerStrategy):
         self._sequence = sequence
 
 
-def _union(parts: list[Listed]) -> Listed:
+def _union(parts: list[UniqueIds]) -> UniqueIds:
     """Return every id once, with all its shows and clicks."""
     ids_N = np.concatenate([part.ids_N for part in parts])
     unique_N, places_N = np.unique(ids_N, return_inverse=True)
@@ -201,7 +201,7 @@ def _union(parts: list[Listed]) -> Listed:
             places_N, weights=np.concatenate(counts), minlength=len(unique_N)
         ).astype(np.uint32)
 
-    return Listed(
+    return UniqueIds(
         ids_N=unique_N,
         shows_N=summed([part.shows_N for part in parts]),
         clicks_N=summed([part.clicks_N for part in parts]),

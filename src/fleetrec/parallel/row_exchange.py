@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrec.embedding.native_store import NativeStore
-from fleetrec.embedding.remote_lookup import Listed, Rows, RowStep
+from fleetrec.embedding.remote_lookup import Rows, RowUpdate, UniqueIds
 from fleetrec.parallel.ranks import Line, Ranks
 from fleetrec.server.routing import Route, route
 
@@ -28,10 +28,10 @@ Array = npt.NDArray[Any]
 class Sent:
     """The ids of one table that this rank has sent, and those that came to it, by rank."""
 
-    listed: Listed
+    listed: UniqueIds
     way: Route | None  # None: the table is copied, so all ids went to everybody
     places: Sequence[Array]  # of the ids that went to each rank
-    received: Sequence[Listed]
+    received: Sequence[UniqueIds]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class RowExchange:
         """Return the same exchange for another thread, which must not cross this one."""
         return RowExchange(self._ranks, self._stores, spread=self._spread, line="ahead")
 
-    def send_ids(self, listed: Mapping[str, Listed]) -> dict[str, Sent]:
+    def send_ids(self, listed: Mapping[str, UniqueIds]) -> dict[str, Sent]:
         """Tell the holders of rows which ids this rank has seen, and how often."""
         if not listed:
             return {}
@@ -91,7 +91,7 @@ class RowExchange:
         sent = {}
         for place, (name, its) in enumerate(listed.items()):
             found = zip(*(swapped[place + size * column] for column in range(3)), strict=True)
-            received = [Listed(ids_N=i, shows_N=s, clicks_N=c) for i, s, c in found]
+            received = [UniqueIds(ids_N=i, shows_N=s, clicks_N=c) for i, s, c in found]
             sent[name] = Sent(listed=its, way=ways[name], places=places[name], received=received)
         return sent
 
@@ -124,7 +124,7 @@ class RowExchange:
     def push(
         self,
         sent: Mapping[str, Sent],
-        steps: Mapping[str, RowStep],
+        steps: Mapping[str, RowUpdate],
         *,
         scale: float,
         rates: Mapping[str, float],
@@ -180,7 +180,7 @@ class RowExchange:
             swapped.append(parts)
         return swapped
 
-    def _way(self, name: str, listed: Listed) -> Route | None:
+    def _way(self, name: str, listed: UniqueIds) -> Route | None:
         if name not in self._spread:
             return None
         return route(self._stores[name], listed.ids_N, num_servers=self._ranks.count)
@@ -201,12 +201,12 @@ class RowExchange:
         return np.split(found.rows_ND, ends), np.split(found.is_there_N, ends)
 
 
-def _all_grads(listed: Listed, step: RowStep) -> tuple[Array, Array]:
+def _all_grads(listed: UniqueIds, step: RowUpdate) -> tuple[Array, Array]:
     """Return a gradient for every listed id, and which of them are real."""
     ids_N, grads_MD = listed.ids_N, step.grads_MD
     if len(grads_MD) == len(ids_N):
         return grads_MD, np.ones(len(ids_N), np.uint8)
-    is_real_N = np.isin(ids_N, step.seen.ids_N[: len(grads_MD)])
+    is_real_N = np.isin(ids_N, step.ids.ids_N[: len(grads_MD)])
     grads_ND = np.zeros((len(ids_N), grads_MD.shape[1]), np.float32)
     grads_ND[is_real_N] = grads_MD
     return grads_ND, is_real_N.astype(np.uint8)

@@ -15,7 +15,7 @@ from fleetrec.core.errors import CheckpointError
 from fleetrec.core.faults import reach
 from fleetrec.embedding.native_store import identity_of
 from fleetrec.embedding.record import StoredTable, WrittenTable
-from fleetrec.embedding.remote_lookup import Listed, RemoteLookup, Rows
+from fleetrec.embedding.remote_lookup import RemoteLookup, Rows, UniqueIds
 from fleetrec.models.base import Model
 from fleetrec.parallel.ahead import Ahead, Pulled
 from fleetrec.parallel.cluster import Cluster
@@ -346,7 +346,7 @@ class ServerStrategy:
         is_due = sequence == 0 or sequence % interval == 1 % interval
         dense_P = np.zeros(0, np.float32)
 
-        def fetch(listed: Mapping[str, Listed], *, training: bool) -> Mapping[str, Rows]:
+        def fetch(listed: Mapping[str, UniqueIds], *, training: bool) -> Mapping[str, Rows]:
             nonlocal dense_P
             assert training == (sequence > 0)
             ids = {name: its.ids_N for name, its in listed.items()}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fleetrec.config.job import DatasetOptions, DeviceOptions, PhaseOptions, RunOptions
 from fleetrec.core.cursor import Cursor
 from fleetrec.data.loader import Loader
-from fleetrec.data.plan import Share, plan_parts
+from fleetrec.data.plan import DataShard, plan_slices
 from fleetrec.data.source import build_source
 from fleetrec.data.stream import raw_batches
 from fleetrec.embedding.native_store import NativeStore
@@ -101,18 +101,20 @@ def _scan_s_per_sample(loader: Loader, dataset: DatasetOptions, clock: Clock) ->
     Where rows cannot be shared out before they are understood, it is that of the whole reading.
     """
     source = build_source(dataset, loader.files)
-    loses_rows = dataset.filters or dataset.sample_ratio < 1 or dataset.bad_rows.policy == "skip"
+    changes_row_count = (
+        dataset.filters or dataset.sample_ratio < 1 or dataset.bad_rows.policy == "skip"
+    )
     if (
-        loses_rows
+        changes_row_count
         or dataset.shuffle_rows
         or dataset.kind != "DataLoader"
-        or source.is_uneven
+        or source.rows_map_to_many_samples
         or source.reads_in_python
     ):
         with loader.epoch(0) as batches:
             return _s_per_item(batches, clock) / dataset.batch_size
-    parts = plan_parts(loader.files, source, Share())
-    rows = raw_batches(source, parts, batch_size=dataset.batch_size, start=Cursor())
+    slices = plan_slices(loader.files, source, DataShard())
+    rows = raw_batches(source, slices, batch_size=dataset.batch_size, start=Cursor())
     with contextlib.closing(rows):
         return _s_per_item(rows, clock) / dataset.batch_size
 

@@ -13,7 +13,7 @@ from fleetrec.core.faults import reach
 from fleetrec.core.topology import Topology
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable
-from fleetrec.embedding.remote_lookup import Rows, RowStep
+from fleetrec.embedding.remote_lookup import Rows, RowUpdate
 from fleetrec.server.client import ClientOptions, ServerGroup
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.routing import empty_push, route, split_step
@@ -45,7 +45,7 @@ class Step:
     num_samples: int
     event_time: int
     grads_P: Array
-    tables: Mapping[str, RowStep]
+    tables: Mapping[str, RowUpdate]
 
 
 class Link:

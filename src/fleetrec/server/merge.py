@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fleetrec.embedding.remote_lookup import Listed, RowStep
+from fleetrec.embedding.remote_lookup import RowUpdate, UniqueIds
 from fleetrec.server.link import Step
 from fleetrec.server.wire import Array
 
@@ -33,12 +33,12 @@ def merge_steps(steps: Sequence[Step], rule: Rule) -> Step:
     )
 
 
-def _merge_rows(rows: Sequence[RowStep], share: np.float32) -> RowStep:
+def _merge_rows(rows: Sequence[RowUpdate], share: np.float32) -> RowUpdate:
     """Ids with a gradient come first, so those of all steps stand before all others."""
-    in_front = [row.seen.at(_places(0, len(row.grads_MD))) for row in rows]
-    behind = [row.seen.at(_places(len(row.grads_MD), len(row.seen.ids_N))) for row in rows]
-    return RowStep(
-        seen=_joined([*in_front, *behind]),
+    in_front = [row.ids.at(_places(0, len(row.grads_MD))) for row in rows]
+    behind = [row.ids.at(_places(len(row.grads_MD), len(row.ids.ids_N))) for row in rows]
+    return RowUpdate(
+        ids=_joined([*in_front, *behind]),
         grads_MD=np.concatenate([row.grads_MD for row in rows]) * share,
     )
 
@@ -47,8 +47,8 @@ def _places(first: int, last: int) -> Array:
     return np.arange(first, last)
 
 
-def _joined(parts: Sequence[Listed]) -> Listed:
-    return Listed(
+def _joined(parts: Sequence[UniqueIds]) -> UniqueIds:
+    return UniqueIds(
         ids_N=np.concatenate([part.ids_N for part in parts]),
         shows_N=np.concatenate([part.shows_N for part in parts]),
         clicks_N=np.concatenate([part.clicks_N for part in parts]),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fleetrec.embedding.native_store import NativeStore
-from fleetrec.embedding.remote_lookup import Rows, RowStep
+from fleetrec.embedding.remote_lookup import Rows, RowUpdate
 from fleetrec.server.push import RowPush
 from fleetrec.server.spec import NUM_BUCKETS, Portion
 from fleetrec.server.wire import Array
@@ -49,9 +49,9 @@ def route(store: NativeStore, ids_N: Array, *, num_servers: int) -> Route:
     return Route(order_N=np.argsort(servers_N, kind="stable"), ends=np.cumsum(counts))
 
 
-def split_step(store: NativeStore, step: RowStep, *, num_servers: int) -> list[RowPush]:
+def split_step(store: NativeStore, step: RowUpdate, *, num_servers: int) -> list[RowPush]:
     """Return what each server is to be told about one table."""
-    seen, num_grads = step.seen, len(step.grads_MD)
+    seen, num_grads = step.ids, len(step.grads_MD)
     whole = RowPush(
         ids_N=seen.ids_N, shows_N=seen.shows_N, clicks_N=seen.clicks_N, grads_MD=step.grads_MD
     )

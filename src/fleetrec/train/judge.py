@@ -4,7 +4,7 @@ import math
 
 from fleetrec.config.job import EvaluationOptions
 from fleetrec.data.loader import Loader
-from fleetrec.data.plan import Share
+from fleetrec.data.plan import DataShard
 from fleetrec.train.events import Observer, PassDone
 from fleetrec.train.pace import Clock
 from fleetrec.train.phase import PhaseRun
@@ -15,15 +15,15 @@ class Judge:
     """Makes passes over a data set with the weights that a phase has at the time."""
 
     def __init__(
-        self, options: EvaluationOptions, phase: PhaseRun, *, seed: int, share: Share
+        self, options: EvaluationOptions, phase: PhaseRun, *, seed: int, shard: DataShard
     ) -> None:
         self._phase = phase
-        self._is_alone = share.count == 1
-        self._loader = Loader(options.dataset, seed=seed, share=share)
+        self._is_alone = shard.count == 1
+        self._loader = Loader(options.dataset, seed=seed, shard=shard)
         self._scoreboard = Scoreboard(phase.model.tasks)
         self._max_batches = math.inf
         if options.num_samples is not None:
-            together = options.dataset.batch_size * share.count
+            together = options.dataset.batch_size * shard.count
             self._max_batches = math.ceil(options.num_samples / together)
         self._num_passes = 0
 

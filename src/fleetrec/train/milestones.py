@@ -124,8 +124,8 @@ def build_milestones(
     (phase,) = phases
     judge = None
     if run.evaluation is not None:
-        share = ONE_WORKER if is_alone else phase.share
-        judge = Judge(run.evaluation, phase, seed=run.seed, share=share)
+        shard = ONE_WORKER if is_alone else phase.shard
+        judge = Judge(run.evaluation, phase, seed=run.seed, shard=shard)
     return RollingMilestones(
         run.save.rolling,
         save=save,

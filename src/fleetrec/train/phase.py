@@ -17,7 +17,7 @@ from fleetrec.config.job import OptimizerOptions, PhaseOptions, RunOptions, Warm
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.data.files import fingerprint
 from fleetrec.data.loader import ONE_WORKER, Loader
-from fleetrec.data.plan import Share
+from fleetrec.data.plan import DataShard
 from fleetrec.models.base import Model
 from fleetrec.models.load import load_model_class
 from fleetrec.nn.linear import set_matmul_precision
@@ -46,7 +46,7 @@ class PhaseRun:
     model: Model
     strategy: Strategy
     scoreboard: Scoreboard
-    share: Share = ONE_WORKER
+    shard: DataShard = ONE_WORKER
 
     def state(self) -> State:
         """Return what a checkpoint keeps of this phase beside the tables."""
@@ -83,12 +83,12 @@ def build_phase(
 
     In company the data is this worker's share.
     """
-    share = _share(company)
+    shard = _shard(company)
     loader = Loader(
         options.dataset,
         seed=run.seed,
-        share=share,
-        cpu_is_idle=run.device.kind != "cpu",
+        shard=shard,
+        decode_ahead=run.device.kind != "cpu",
     )
     torch.manual_seed(run.seed)
     model_class: Callable[..., Model] = load_model_class(options.model_path)
@@ -105,7 +105,7 @@ def build_phase(
         model=model,
         strategy=strategy,
         scoreboard=Scoreboard(tasks),
-        share=share,
+        shard=shard,
     )
 
 
@@ -162,12 +162,12 @@ def first_phase_only(run: RunOptions) -> RunOptions:
     return run.model_copy(update={"phases": run.phases[:1]})
 
 
-def _share(company: Cluster | Ranks | None) -> Share:
+def _shard(company: Cluster | Ranks | None) -> DataShard:
     if company is None:
-        return Share()
+        return DataShard()
     if isinstance(company, Ranks):
-        return Share(index=company.index, count=company.count, of_batches=True)
-    return Share(index=company.topology.index, count=company.topology.num_workers)
+        return DataShard(index=company.index, count=company.count, by="batch")
+    return DataShard(index=company.topology.index, count=company.topology.num_workers)
 
 
 def _frozen_by_pattern(model: Model, patterns: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from fleetrec.config.job import DatasetOptions
 from fleetrec.core.cursor import Cursor
 from fleetrec.data.loader import Loader
 from fleetrec.data.memory import MemoryRows
-from fleetrec.data.plan import Share
+from fleetrec.data.plan import DataShard
 
 NUM_ROWS = 300
 
@@ -29,7 +29,7 @@ def make_memory(folder, *, index=0, count=1) -> MemoryRows:
         batch_size=16,
         sparse=("click", "id"),
     )
-    return Loader(options, seed=0, share=Share(index=index, count=count)).load_into_memory()
+    return Loader(options, seed=0, shard=DataShard(index=index, count=count)).load_into_memory()
 
 
 def ids(memory):

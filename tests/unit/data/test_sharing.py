@@ -7,7 +7,7 @@ import pytest
 from fleetrec.config.job import DatasetOptions
 from fleetrec.data import stream
 from fleetrec.data.loader import Loader
-from fleetrec.data.plan import Share
+from fleetrec.data.plan import DataShard
 
 NUM_ROWS = 1000
 
@@ -26,10 +26,10 @@ def make_folder(tmp_path):
     return make
 
 
-def make_loader(folder, *, index=0, count=1, of_batches=False, **options):
+def make_loader(folder, *, index=0, count=1, by="files", **options):
     defaults = {"name": "rows", "data_path": folder, "batch_size": 7, "sparse": ("click", "id")}
-    share = Share(index=index, count=count, of_batches=of_batches)
-    return Loader(DatasetOptions(**(defaults | options)), seed=3, share=share)
+    shard = DataShard(index=index, count=count, by=by)
+    return Loader(DatasetOptions(**(defaults | options)), seed=3, shard=shard)
 
 
 def read(loader, *, start=None, num_batches=None):
@@ -92,9 +92,7 @@ def test_workers_that_share_batches_see_those_of_one_worker(make_folder, count, 
     folder = make_folder(num_files)
     alone = read_batches(make_loader(folder, **options, batch_size=8 * count))
     shares = [
-        read_batches(
-            make_loader(folder, index=i, count=count, of_batches=True, batch_size=8, **options)
-        )
+        read_batches(make_loader(folder, index=i, count=count, by="batch", batch_size=8, **options))
         for i in range(count)
     ]
     for step, (rows, cursor) in enumerate(alone):
@@ -106,7 +104,7 @@ def test_workers_that_share_batches_see_those_of_one_worker(make_folder, count, 
     assert len(shares[0]) == len(alone), "the first has a portion of every batch"
     middle = alone[len(alone) // 2][1]
     rest = read_batches(
-        make_loader(folder, index=1, count=count, of_batches=True, batch_size=8, **options),
+        make_loader(folder, index=1, count=count, by="batch", batch_size=8, **options),
         start=middle,
     )
     assert rest == shares[1][len(alone) // 2 + 1 :], "any worker can go on from that cursor"
@@ -114,7 +112,7 @@ def test_workers_that_share_batches_see_those_of_one_worker(make_folder, count, 
 
 def test_whole_files_are_dealt_in_blocks(make_folder):
     folder = make_folder(5)
-    shares = [make_loader(folder, index=i, count=2)._parts for i in range(2)]
+    shares = [make_loader(folder, index=i, count=2)._slices for i in range(2)]
     names = [[part.file.name for part in share] for share in shares]
     assert names == [["part-0", "part-1", "part-2"], ["part-3", "part-4"]]
 
@@ -129,4 +127,4 @@ def test_an_error_in_the_middle_of_a_cut_file_names_its_line(tmp_path):
 
 def test_a_share_must_exist():
     with pytest.raises(ValueError, match="worker 2 of 2 does not exist"):
-        Share(index=2, count=2)
+        DataShard(index=2, count=2)

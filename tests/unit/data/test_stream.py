@@ -10,7 +10,7 @@ from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
 from fleetrec.data import text as text_module
 from fleetrec.data.files import fingerprint, list_files, shuffled_files
-from fleetrec.data.plan import whole_part
+from fleetrec.data.plan import whole_file
 from fleetrec.data.sources.slot_text import SlotText
 from fleetrec.data.stream import raw_batches
 
@@ -29,13 +29,13 @@ def make_folder(folder, **files):
 
 def read(files, *, batch_size, start=None):
     source = SlotText(DatasetOptions(name="lines", data_path="", batch_size=1))
-    parts = [whole_part(file) for file in files]
+    parts = [whole_file(file) for file in files]
     return list(raw_batches(source, parts, batch_size=batch_size, start=start or Cursor()))
 
 
 def words(batch):
     """Return the lines of a batch."""
-    return [line for p in batch.pieces for line in bytes(p.text).decode().splitlines()]
+    return [line for p in batch.chunks for line in bytes(p.text).decode().splitlines()]
 
 
 def test_lines_come_in_batches(tmp_path):
@@ -52,7 +52,7 @@ def test_a_batch_reaches_over_the_border_of_files(tmp_path):
     files = make_folder(tmp_path, a="1\n2\n3\n", b="4\n", c="5\n6\n")
     batches = read(files, batch_size=4)
     assert [words(b) for b in batches] == [["1", "2", "3", "4"], ["5", "6"]]
-    assert [p.part.file.name for p in batches[0].pieces] == ["a", "b"]
+    assert [p.file_slice.file.name for p in batches[0].chunks] == ["a", "b"]
 
 
 def test_a_missing_final_newline_ends_a_line(tmp_path):
@@ -84,7 +84,7 @@ def test_compressed_and_plain_files_mix(tmp_path):
 def test_segments_know_their_first_line(tmp_path):
     files = make_folder(tmp_path, a="1\n2\n3\n", b="4\n5\n")
     batches = read(files, batch_size=2)
-    assert [[p.first_row for p in b.pieces] for b in batches] == [[0], [2, 0], [1]]
+    assert [[p.first_row for p in b.chunks] for b in batches] == [[0], [2, 0], [1]]
 
 
 def test_a_cursor_stands_just_behind_its_batch(tmp_path):

@@ -77,7 +77,7 @@ def test_vectors_and_steps_are_those_of_a_local_lookup(frozen):
             sum(v.square().sum() for v in looked_up.vectors.values() if v.requires_grad).backward()
         local.push(here, lr=0.1)
         for name, its in remote.sum(there).items():
-            table, seen = held[name].table, its.seen
+            table, seen = held[name].table, its.ids
             table.see(seen.ids_N, seen.shows_N, seen.clicks_N, now=0)
             table.push(seen.ids_N[: len(its.grads_MD)], its.grads_MD, lr=0.1)
         for name in set(held) - set(frozen):
@@ -98,7 +98,7 @@ def test_rows_that_are_not_there_get_no_gradient():
     looked_up.vectors["embedded_2"].sum().backward()
     step = remote.sum(looked_up)["t"]
     assert len(step.grads_MD) == 0
-    assert step.seen.shows_N.sum() > 0
+    assert step.ids.shows_N.sum() > 0
 
 
 def test_an_id_out_of_range_names_its_slot():

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from fleetrec._native import optimizer_schema
-from fleetrec.embedding.table import OwnOptimizer, RowOptimizer
+from fleetrec.embedding.table import RowOptimizer, TableOptimizer
 from fleetrec.models.table_options import (
     AdmissionOptions,
     RowOptimizerName,
@@ -51,7 +51,7 @@ def test_the_optimizer_of_rows_has_its_settings_and_guards():
         "clip_norm": 2,
         "weight_bounds": [0, 3],
     }
-    assert SparseOptimizerOptions.model_validate(options).build() == OwnOptimizer(
+    assert SparseOptimizerOptions.model_validate(options).build() == TableOptimizer(
         rule=RowOptimizer(
             name="rmsprop",
             hyperparameters={"alpha": 0.5},

@@ -12,7 +12,7 @@ from fleetrec.core.batch import Batch
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.jagged import KeyedJagged
-from fleetrec.embedding.table import Admission, OwnOptimizer, RowOptimizer
+from fleetrec.embedding.table import Admission, RowOptimizer, TableOptimizer
 from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.geo import GeoStrategy
 from fleetrec.server.client import ClientOptions
@@ -62,7 +62,7 @@ def end_pass(workers):
             future.result(timeout=60)
 
 
-@pytest.mark.parametrize("own", [None, OwnOptimizer(rule=RowOptimizer(name="adagrad"), lr=0.1)])
+@pytest.mark.parametrize("own", [None, TableOptimizer(rule=RowOptimizer(name="adagrad"), lr=0.1)])
 @pytest.mark.parametrize("push_steps", [1, 3])
 def test_at_the_end_of_a_pass_servers_have_what_each_worker_learnt(tmp_path, push_steps, own):
     with two_workers(tmp_path, push_steps=push_steps, own_optimizer=own) as workers:

@@ -9,7 +9,7 @@ from fleetrec.core.batch import Batch
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
-from fleetrec.embedding.table import OwnOptimizer, RowOptimizer, TableConfig
+from fleetrec.embedding.table import RowOptimizer, TableConfig, TableOptimizer
 from fleetrec.parallel.single import SingleStrategy
 from reference.row_optimizer import OPTIMIZERS
 from unit.parallel.linear import Linear
@@ -49,7 +49,7 @@ def row_and_gradient(strategy, one_id, label):
 
 @pytest.mark.parametrize("name", ["rowwise_adagrad", "adamw", "ftrl", "rmsprop", "momentum"])
 def test_rows_follow_their_own_formula_at_their_own_rate(name):
-    strategy = make_strategy(OwnOptimizer(rule=RowOptimizer(name=name), lr=LR))
+    strategy = make_strategy(TableOptimizer(rule=RowOptimizer(name=name), lr=LR))
     formula = OPTIMIZERS[name]()
     state = formula.new_state(2)
     for step in range(20):
@@ -64,7 +64,7 @@ def test_rows_follow_their_own_formula_at_their_own_rate(name):
 
 
 def test_without_one_rows_move_as_the_network_does():
-    alike = make_strategy(OwnOptimizer(rule=RowOptimizer(name="sgd"), lr=0.5))
+    alike = make_strategy(TableOptimizer(rule=RowOptimizer(name="sgd"), lr=0.5))
     plain = make_strategy(None)
     for step in range(5):
         for strategy in (alike, plain):
@@ -75,9 +75,9 @@ def test_without_one_rows_move_as_the_network_does():
 
 def test_tables_that_are_looked_up_together_have_one_rate():
     tables = [
-        TableConfig(name=name, dim=2, own_optimizer=OwnOptimizer(rule=RowOptimizer(), lr=lr))
+        TableConfig(name=name, dim=2, own_optimizer=TableOptimizer(rule=RowOptimizer(), lr=lr))
         for name, lr in (("t", 0.1), ("u", 0.2))
     ]
     features = [EmbeddedFeature(feature=table.name, table=table.name) for table in tables]
-    with pytest.raises(ValueError, match="another part"):
+    with pytest.raises(ValueError, match="another optimizer_group"):
         EmbeddingCollection(features=features, tables=tables)

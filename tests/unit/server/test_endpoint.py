@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from fleetrec.core.errors import ConfigError
-from fleetrec.embedding.remote_lookup import Listed, RowStep
+from fleetrec.embedding.remote_lookup import RowUpdate, UniqueIds
 from fleetrec.server.client import ServerError
 from fleetrec.server.endpoint import METHOD, SERVICE, TOKEN_KEY, Security, check_address
 from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, encode
@@ -29,8 +29,8 @@ def endpoint(tmp_path_factory):
 
 def make_rows(ids, grads):
     counts = np.ones(len(ids), np.uint32)
-    seen = Listed(ids_N=np.array(ids, np.int64), shows_N=counts, clicks_N=counts)
-    return RowStep(seen=seen, grads_MD=np.array(grads, np.float32))
+    seen = UniqueIds(ids_N=np.array(ids, np.int64), shows_N=counts, clicks_N=counts)
+    return RowUpdate(ids=seen, grads_MD=np.array(grads, np.float32))
 
 
 def digest(endpoint):

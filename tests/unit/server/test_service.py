@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetrec.core.errors import CheckpointError
-from fleetrec.embedding.remote_lookup import Listed
+from fleetrec.embedding.remote_lookup import UniqueIds
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.service_options import START
 from fleetrec.server.spec import Portion
@@ -170,7 +170,7 @@ def test_a_meeting_outlives_the_server(tmp_path):
 
 def test_listed_ids_are_taken_by_place():
     counts = np.arange(3, dtype=np.uint32)
-    listed = Listed(ids_N=np.array([5, 6, 7]), shows_N=counts, clicks_N=counts)
+    listed = UniqueIds(ids_N=np.array([5, 6, 7]), shows_N=counts, clicks_N=counts)
     assert listed.at(np.array([2, 0])).ids_N.tolist() == [7, 5]
 
 

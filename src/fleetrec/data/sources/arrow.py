@@ -10,10 +10,10 @@ from fleetrec.config.job import DatasetOptions
 from fleetrec.core.errors import DataError
 from fleetrec.data.arrow_cells import ArrowDecoder, check_schema
 from fleetrec.data.block import Block
-from fleetrec.data.columns import BadColumnError, TablePiece, needed_columns, to_bad_row
+from fleetrec.data.columns import BadColumnError, TableChunk, needed_columns, to_bad_row
 from fleetrec.data.files import DataFile, storage_errors
 from fleetrec.data.lists import assemble
-from fleetrec.data.source import Part, Piece, Source
+from fleetrec.data.source import FileSlice, RowChunk, Source
 
 FILE_MAGIC = b"ARROW1"
 FEATHER_1_MAGIC = b"FEA1"
@@ -34,22 +34,22 @@ class Arrow(Source, name="arrow"):
         super().__init__(options)
         self._decoder = ArrowDecoder(options)
 
-    def read(self, part: Part, *, offset: int, row: int) -> Iterator[TablePiece]:
+    def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[TableChunk]:
         """Yield record batches, or what is wanted of them."""
-        path = part.file.path
-        with storage_errors(path, doing="read"), _opened(part.file) as stream:
-            reader = _reader(stream, part.file)
+        path = file_slice.file.path
+        with storage_errors(path, doing="read"), _opened(file_slice.file) as stream:
+            reader = _reader(stream, file_slice.file)
             check_schema(self.options, reader.schema, where=path)
             needed, undeclared = needed_columns(self.options, reader.schema.names)
-            reader = _reader(stream, part.file, columns=needed)
-            for begin, end, rows in _batches(reader, begin=offset, end=part.end):
-                yield TablePiece(
-                    part=part,
+            reader = _reader(stream, file_slice.file, columns=needed)
+            for begin, end, rows in _batches(reader, begin=offset, end=file_slice.end):
+                yield TableChunk(
+                    file_slice=file_slice,
                     first_row=row,
                     begin=begin,
                     end=end,
-                    begin_fraction=_fraction(part, begin, reader),
-                    fraction=_fraction(part, end, reader),
+                    begin_fraction=_fraction(file_slice, begin, reader),
+                    fraction=_fraction(file_slice, end, reader),
                     rows=rows,
                     undeclared=undeclared,
                 )
@@ -68,17 +68,17 @@ class Arrow(Source, name="arrow"):
             share = reader.num_record_batches * fraction - index
             return (index << ROW_BITS) + int(num_rows * share)
 
-    def decode(self, pieces: Sequence[Piece]) -> Block:
+    def decode(self, chunks: Sequence[RowChunk]) -> Block:
         """Return the samples, or raise an error that names file, row and column."""
         parts = []
-        for index, piece in enumerate(pieces):
-            assert isinstance(piece, TablePiece)
+        for index, chunk in enumerate(chunks):
+            assert isinstance(chunk, TableChunk)
             try:
-                parts.append(self._decoder.decode(piece.rows, undeclared=piece.undeclared))
+                parts.append(self._decoder.decode(chunk.rows, undeclared=chunk.undeclared))
             except BadColumnError as fault:
-                number = _rows_before(piece.part) + piece.first_row + fault.row + 1
-                place = f"{piece.part.file.path}: row {number}"
-                raise to_bad_row(fault, place=place, pieces=pieces, index=index) from None
+                number = _rows_before(chunk.file_slice) + chunk.first_row + fault.row + 1
+                place = f"{chunk.file_slice.file.path}: row {number}"
+                raise to_bad_row(fault, place=place, chunks=chunks, index=index) from None
         return assemble(self.options, parts)
 
 
@@ -138,20 +138,20 @@ def _numbered(reader: Reader, *, first: int) -> Iterator[tuple[int, pa.RecordBat
             yield index, batch
 
 
-def _fraction(part: Part, place: int, reader: Reader) -> float:
-    """Return how much of a part lies before a place; of a stream it is not known until its end."""
+def _fraction(file_slice: FileSlice, place: int, reader: Reader) -> float:
+    """Return how much of a slice lies before a place; 0 in a stream, whose end is unknown."""
     if not isinstance(reader, pa.ipc.RecordBatchFileReader):
         return 0.0
-    end = reader.num_record_batches << ROW_BITS if part.end is None else part.end
-    return (place - part.begin) / max(1, end - part.begin)
+    end = reader.num_record_batches << ROW_BITS if file_slice.end is None else file_slice.end
+    return (place - file_slice.begin) / max(1, end - file_slice.begin)
 
 
-def _rows_before(part: Part) -> int:
-    """Count the rows before a part that begins in the middle of its file."""
-    if part.begin == 0:
+def _rows_before(file_slice: FileSlice) -> int:
+    """Count the rows before a slice that begins in the middle of its file."""
+    if file_slice.begin == 0:
         return 0
-    with _opened(part.file) as stream:
-        reader = _reader(stream, part.file, columns=())
-        whole = range(part.begin >> ROW_BITS)
+    with _opened(file_slice.file) as stream:
+        reader = _reader(stream, file_slice.file, columns=())
+        whole = range(file_slice.begin >> ROW_BITS)
         num_rows = sum(reader.get_batch(index).num_rows for index in whole)
-    return int(num_rows) + part.begin % (1 << ROW_BITS)
+    return int(num_rows) + file_slice.begin % (1 << ROW_BITS)

@@ -16,9 +16,9 @@ from fleetrec.data.columns import BadColumnError, RowDecoder, needed_columns, to
 from fleetrec.data.feature_columns import FeatureDecoder
 from fleetrec.data.files import DataFile
 from fleetrec.data.lists import Columns, assemble
-from fleetrec.data.source import BadRowError, Part, Piece, Source
+from fleetrec.data.source import BadRowError, FileSlice, RowChunk, Source
 from fleetrec.data.text import (
-    TextPiece,
+    TextChunk,
     cut_text,
     first_line,
     line_of,
@@ -30,7 +30,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CsvPiece(TextPiece):
+class CsvChunk(TextChunk):
     """Whole lines, and what the columns of their file are called."""
 
     columns: tuple[str, ...]
@@ -70,20 +70,20 @@ class Csv(Source, name="csv"):
             )
         _check_different(table.columns, where=f"data set {options.name}: columns")
 
-    def read(self, part: Part, *, offset: int, row: int) -> Iterator[CsvPiece]:
+    def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[CsvChunk]:
         """Yield whole lines, without the one that names the columns."""
-        columns, begin = self._columns(part.file)
+        columns, begin = self._columns(file_slice.file)
         begin = max(begin, offset)
-        if part.end is not None and part.end <= begin:
+        if file_slice.end is not None and file_slice.end <= begin:
             return
-        for piece in read_text(part, offset=begin, row=row):
-            yield CsvPiece(
-                part=part,
-                first_row=piece.first_row,
-                end=piece.end,
-                begin_fraction=piece.begin_fraction,
-                fraction=piece.fraction,
-                text=piece.text,
+        for chunk in read_text(file_slice, offset=begin, row=row):
+            yield CsvChunk(
+                file_slice=file_slice,
+                first_row=chunk.first_row,
+                end=chunk.end,
+                begin_fraction=chunk.begin_fraction,
+                fraction=chunk.fraction,
+                text=chunk.text,
                 columns=columns,
             )
 
@@ -91,20 +91,20 @@ class Csv(Source, name="csv"):
         """Return the first line behind a fraction of the file."""
         return cut_text(file, fraction)
 
-    def decode(self, pieces: Sequence[Piece]) -> Block:
+    def decode(self, chunks: Sequence[RowChunk]) -> Block:
         """Return the samples, or raise an error that names file, line and column."""
         parts = []
-        for index, piece in enumerate(pieces):
-            assert isinstance(piece, CsvPiece)
+        for index, chunk in enumerate(chunks):
+            assert isinstance(chunk, CsvChunk)
             try:
-                parts.append(self._decode_piece(piece))
+                parts.append(self._decode_chunk(chunk))
             except _BadLineError as error:
-                row = sum(p.num_rows for p in pieces[:index]) + error.row
-                message = f"{self._place(piece, error.row)}: {error}"
+                row = sum(p.num_rows for p in chunks[:index]) + error.row
+                message = f"{self._place(chunk, error.row)}: {error}"
                 raise BadRowError(message, row=row) from None
             except BadColumnError as fault:
-                place = self._place(piece, fault.row)
-                raise to_bad_row(fault, place=place, pieces=pieces, index=index) from None
+                place = self._place(chunk, fault.row)
+                raise to_bad_row(fault, place=place, chunks=chunks, index=index) from None
         return assemble(self.options, parts)
 
     def _columns(self, file: DataFile) -> tuple[tuple[str, ...], int]:
@@ -129,22 +129,22 @@ class Csv(Source, name="csv"):
             )
         return tuple(names), len(line)
 
-    def _place(self, piece: CsvPiece, row: int) -> str:
-        file, line = line_of([piece], row)
-        has_header = not self.options.text_table.columns and piece.part.begin == 0
+    def _place(self, chunk: CsvChunk, row: int) -> str:
+        file, line = line_of([chunk], row)
+        has_header = not self.options.text_table.columns and chunk.file_slice.begin == 0
         return f"{file.path}:{line + has_header}"
 
-    def _decode_piece(self, piece: CsvPiece) -> Columns:
-        needed, undeclared = needed_columns(self.options, piece.columns)
-        text = bytes(piece.text)
-        if text.startswith(BYTE_ORDER_MARK) and piece.end > len(text):
+    def _decode_chunk(self, chunk: CsvChunk) -> Columns:
+        needed, undeclared = needed_columns(self.options, chunk.columns)
+        text = bytes(chunk.text)
+        if text.startswith(BYTE_ORDER_MARK) and chunk.end > len(text):
             text = BYTE_ORDER_MARK + text  # a mark is dropped, and here it is none
-        text, num_empty = self._fill_empty_lines(text, len(piece.columns))
+        text, num_empty = self._fill_empty_lines(text, len(chunk.columns))
         try:
-            rows = self._cut_cells(text, piece.num_rows, piece.columns, needed)
+            rows = self._cut_cells(text, chunk.num_rows, chunk.columns, needed)
         except _BadLineError as error:
             if error.row > 0:  # a bad cell may stand before the bad line
-                self._decode_piece(piece.take(error.row)[0])
+                self._decode_chunk(chunk.take(error.row)[0])
             raise
         columns = self._decoder.decode(rows, undeclared=undeclared)
         return dataclasses.replace(columns, num_empty=num_empty)
@@ -218,8 +218,8 @@ class Csv(Source, name="csv"):
         low, high = 0, num_rows  # so many lines are good; so many are not
         while high - low > 1:
             middle = (low + high) // 2
-            part = b"".join(lines[:middle]) + lines[-1]
-            is_good = self._parse(part, columns, needed).num_rows == middle + 1
+            file_slice = b"".join(lines[:middle]) + lines[-1]
+            is_good = self._parse(file_slice, columns, needed).num_rows == middle + 1
             low, high = (middle, high) if is_good else (low, middle)
         return _BadLineError(low, _line(text, low), "a quote is not closed in its line")
 

@@ -12,7 +12,7 @@ from fleetrec.data.block import Block
 from fleetrec.data.columns import (
     BadColumnError,
     RowDecoder,
-    TablePiece,
+    TableChunk,
     needed_columns,
     to_bad_row,
 )
@@ -20,7 +20,7 @@ from fleetrec.data.feature_columns import FeatureDecoder
 from fleetrec.data.files import DataFile, storage_errors
 from fleetrec.data.lists import assemble
 from fleetrec.data.prefetch import Background
-from fleetrec.data.source import Part, Piece, Source
+from fleetrec.data.source import FileSlice, RowChunk, Source
 
 MAX_PIECE_ROWS = 1 << 15
 PIECE_BYTES = 1 << 25  # about, when decoded
@@ -38,25 +38,26 @@ class Parquet(Source, name="parquet"):
             FeatureDecoder(options) if options.features else ArrowDecoder(options)
         )
 
-    def read(self, part: Part, *, offset: int, row: int) -> Iterator[TablePiece]:
+    def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[TableChunk]:
         """Yield the rows of row groups; pyarrow decodes the columns on all cores."""
-        with storage_errors(part.file.path, doing="read"), _opened(part.file) as file:
+        with storage_errors(file_slice.file.path, doing="read"), _opened(file_slice.file) as file:
             schema = file.schema_arrow
             if not self.options.features:
-                check_schema(self.options, schema, where=part.file.path)
+                check_schema(self.options, schema, where=file_slice.file.path)
             needed, undeclared = needed_columns(self.options, schema.names)
-            end = file.metadata.num_rows if part.end is None else part.end
+            end = file.metadata.num_rows if file_slice.end is None else file_slice.end
             batches = _batches(file, needed, begin=offset, end=end)
-            # A piece makes many batches: the next one is read while these are understood.
+            # A chunk makes many batches: the next one is read while these are understood.
             with Background(batches, num_ahead=1, name="parquet") as ahead:
                 for begin, rows in ahead:
-                    yield TablePiece(
-                        part=part,
+                    yield TableChunk(
+                        file_slice=file_slice,
                         first_row=row,
                         begin=begin,
                         end=begin + rows.num_rows,
-                        begin_fraction=(begin - part.begin) / (end - part.begin),
-                        fraction=(begin + rows.num_rows - part.begin) / (end - part.begin),
+                        begin_fraction=(begin - file_slice.begin) / (end - file_slice.begin),
+                        fraction=(begin + rows.num_rows - file_slice.begin)
+                        / (end - file_slice.begin),
                         rows=rows,
                         undeclared=undeclared,
                     )
@@ -67,16 +68,16 @@ class Parquet(Source, name="parquet"):
         with storage_errors(file.path, doing="read"), _opened(file) as opened:
             return int(opened.metadata.num_rows * fraction)
 
-    def decode(self, pieces: Sequence[Piece]) -> Block:
+    def decode(self, chunks: Sequence[RowChunk]) -> Block:
         """Return the samples, or raise an error that names file, row and column."""
         parts = []
-        for index, piece in enumerate(pieces):
-            assert isinstance(piece, TablePiece)
+        for index, chunk in enumerate(chunks):
+            assert isinstance(chunk, TableChunk)
             try:
-                parts.append(self._decoder.decode(piece.rows, undeclared=piece.undeclared))
+                parts.append(self._decoder.decode(chunk.rows, undeclared=chunk.undeclared))
             except BadColumnError as fault:
-                place = f"{piece.part.file.path}: row {piece.begin + fault.row + 1}"
-                raise to_bad_row(fault, place=place, pieces=pieces, index=index) from None
+                place = f"{chunk.file_slice.file.path}: row {chunk.begin + fault.row + 1}"
+                raise to_bad_row(fault, place=place, chunks=chunks, index=index) from None
         return assemble(self.options, parts)
 
 
@@ -112,7 +113,7 @@ def _batches(
 
 
 def _piece_rows(file: pa.parquet.ParquetFile, group: int) -> int:
-    """Return how many rows make a piece of a handy size."""
+    """Return how many rows make a chunk of a handy size."""
     metadata = file.metadata.row_group(group)
     row_bytes = max(1, int(metadata.total_byte_size) // max(1, int(metadata.num_rows)))
     return max(1, min(MAX_PIECE_ROWS, PIECE_BYTES // row_bytes))

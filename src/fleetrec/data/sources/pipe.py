@@ -8,8 +8,8 @@ from fleetrec.core.errors import DataError
 from fleetrec.data.files import DataFile
 from fleetrec.data.parsed import ParsedLines, widths_of
 from fleetrec.data.program import Program
-from fleetrec.data.source import Part, Source
-from fleetrec.data.text import TextPiece, pieces_of
+from fleetrec.data.source import FileSlice, Source
+from fleetrec.data.text import TextChunk, chunks_of
 
 
 class Pipe(ParsedLines, Source, name="pipe"):
@@ -25,11 +25,11 @@ class Pipe(ParsedLines, Source, name="pipe"):
         self._command = options.pipe_command
         self._parser = WireParser(options.sparse, widths_of(options), options.padding)
 
-    def read(self, part: Part, *, offset: int, row: int) -> Iterator[TextPiece]:
+    def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[TextChunk]:
         """Yield whole lines of the output."""
-        with Program(self._command, part.file) as program:
-            chunks = _skipped(program.chunks(), offset, part.file)
-            yield from pieces_of(part, chunks, offset=offset, row=row)
+        with Program(self._command, file_slice.file) as program:
+            buffers = _skipped(program.buffers(), offset, file_slice.file)
+            yield from chunks_of(file_slice, buffers, offset=offset, row=row)
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
         """Return None: what a program prints has no place that is known before."""
@@ -41,13 +41,13 @@ class Pipe(ParsedLines, Source, name="pipe"):
 
 
 def _skipped(
-    chunks: Iterator[tuple[bytes, int]], num_bytes: int, file: DataFile
+    buffers: Iterator[tuple[bytes, int]], num_bytes: int, file: DataFile
 ) -> Iterator[tuple[bytes, int]]:
     left = num_bytes
-    for chunk, num_read in chunks:
-        if len(chunk) > left:
-            yield chunk[left:], num_read
-        left = max(0, left - len(chunk))
+    for buffer, num_read in buffers:
+        if len(buffer) > left:
+            yield buffer[left:], num_read
+        left = max(0, left - len(buffer))
     if left:
         raise DataError(
             f"{file.path}: its program printed {num_bytes - left} bytes, {left} fewer than before; "

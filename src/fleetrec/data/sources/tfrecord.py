@@ -10,7 +10,7 @@ from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block
 from fleetrec.data.files import DataFile, storage_errors
 from fleetrec.data.parsed import to_block, widths_of
-from fleetrec.data.source import BadRowError, Part, Piece, Source
+from fleetrec.data.source import BadRowError, FileSlice, RowChunk, Source
 from fleetrec.data.text import decompressed
 
 BLOCK_BYTES = 1 << 22
@@ -20,7 +20,7 @@ ALL = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RecordPiece(Piece):
+class RecordChunk(RowChunk):
     """Whole records; their lengths are checked, their bytes not yet."""
 
     data: memoryview
@@ -70,13 +70,13 @@ class TfRecord(Source, name="tfrecord"):
         super().__init__(options)
         self._parser = ExampleParser(options.sparse, widths_of(options), options.padding)
 
-    def read(self, part: Part, *, offset: int, row: int) -> Iterator[RecordPiece]:
+    def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[RecordChunk]:
         """Yield whole records."""
         before = 0.0
-        for data, num_records, begin, num_read in _blocks(part, offset=offset):
-            fraction = min(1.0, num_read / max(1, part.num_bytes))
-            yield RecordPiece(
-                part=part,
+        for data, num_records, begin, num_read in _blocks(file_slice, offset=offset):
+            fraction = min(1.0, num_read / max(1, file_slice.num_bytes))
+            yield RecordChunk(
+                file_slice=file_slice,
                 first_row=row,
                 end=begin + len(data),
                 begin_fraction=before,
@@ -96,51 +96,51 @@ class TfRecord(Source, name="tfrecord"):
         data = b""
         with storage_errors(file.path, doing="read"), file.open() as stream:
             stream.seek(wanted)
-            while chunk := stream.read(SEARCH_BYTES):
-                data += chunk
+            while buffer := stream.read(SEARCH_BYTES):
+                data += buffer
                 found = find_record(data, 0)
                 if found is not None:
                     return wanted + found
         return file.num_bytes
 
-    def decode(self, pieces: Sequence[Piece]) -> Block:
+    def decode(self, chunks: Sequence[RowChunk]) -> Block:
         """Return the samples, or raise an error that names file, record and byte."""
-        records = [piece for piece in pieces if isinstance(piece, RecordPiece)]
+        records = [chunk for chunk in chunks if isinstance(chunk, RecordChunk)]
         try:
-            parsed = self._parser.parse([piece.data for piece in records])
+            parsed = self._parser.parse([chunk.data for chunk in records])
         except RecordError as error:
-            piece = records[error.segment]
+            chunk = records[error.segment]
             row = sum(other.num_rows for other in records[: error.segment]) + error.record
-            number = _records_before(piece.part) + piece.first_row + error.record + 1
+            number = _records_before(chunk.file_slice) + chunk.first_row + error.record + 1
             raise BadRowError(
-                f"{piece.part.file.path}: record {number} at byte {piece.begin + error.offset}: "
-                f"{error.reason}",
+                f"{chunk.file_slice.file.path}: record {number} at byte "
+                f"{chunk.begin + error.offset}: {error.reason}",
                 row=row,
             ) from None
         return to_block(parsed, self.options)
 
 
-def _records_before(part: Part) -> int:
-    """Count the records before a part that begins in the middle of its file."""
-    before = Part(file=part.file, end=part.begin)
-    if part.begin == 0:
+def _records_before(file_slice: FileSlice) -> int:
+    """Count the records before a slice that begins in the middle of its file."""
+    before = FileSlice(file=file_slice.file, end=file_slice.begin)
+    if file_slice.begin == 0:
         return 0
     return sum(num_records for _, num_records, _, _ in _blocks(before, offset=0))
 
 
-def _blocks(part: Part, *, offset: int) -> Iterator[tuple[bytes, int, int, int]]:
+def _blocks(file_slice: FileSlice, *, offset: int) -> Iterator[tuple[bytes, int, int, int]]:
     """Yield whole records, how many, where they begin, and how many stored bytes were read."""
-    file, left = part.file, None if part.end is None else part.end - offset
+    file, left = file_slice.file, None if file_slice.end is None else file_slice.end - offset
     rest, begin = b"", offset
     with storage_errors(file.path, doing="read"), file.open() as raw:
         stream = decompressed(file, raw)
         stream.seek(offset)
-        while chunk := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
-            left = None if left is None else left - len(chunk)
-            rest += chunk
+        while buffer := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
+            left = None if left is None else left - len(buffer)
+            rest += buffer
             end, num_records = _cut(file, rest, begin)
             if num_records:
-                num_read = raw.tell() - (0 if file.is_gzip else part.begin)
+                num_read = raw.tell() - (0 if file.is_gzip else file_slice.begin)
                 yield rest[:end], num_records, begin, num_read
                 rest, begin = rest[end:], begin + end
     if rest:

@@ -15,15 +15,15 @@ from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block
 from fleetrec.data.files import DataFile, list_files
 from fleetrec.data.samples import BadSampleError, Named, build_block, derived_options, to_named
-from fleetrec.data.source import BadRowError, Part, Piece, Source
-from fleetrec.data.text import TextPiece, cut_text, line_of, read_text
+from fleetrec.data.source import BadRowError, FileSlice, RowChunk, Source
+from fleetrec.data.text import TextChunk, cut_text, line_of, read_text
 from fleetrec.data.user_code import cached_reader, explain, has_own, load_reader
 
 SAMPLES_PER_PIECE = 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SamplePiece(Piece):
+class SampleChunk(RowChunk):
     """Samples as the reader made them; places count samples of the file."""
 
     samples: tuple[Any, ...]
@@ -63,7 +63,7 @@ class UserReader(Source, name="user_reader"):
         self._lock = threading.Lock()  # the user's code knows nothing of threads
         self.decodes_in_python = self._read_file is None
         self.reads_in_python = self._read_file is not None
-        self.is_uneven = self._read_file is None
+        self.rows_map_to_many_samples = self._read_file is None
         super().__init__(options)
         if not options.sparse and not options.dense:
             self.options = self._derived(options)
@@ -72,33 +72,33 @@ class UserReader(Source, name="user_reader"):
         """Travel as options: the code is loaded where it is used, once per process."""
         return _in_this_process, (self.options,)
 
-    def read(self, part: Part, *, offset: int, row: int) -> Iterator[Piece]:
+    def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[RowChunk]:
         """Yield lines, or samples if the reader takes whole files."""
         if self._read_file is None:
-            return read_text(part, offset=offset, row=row)
-        return self._sample_pieces(part, self._read_file, offset=offset)
+            return read_text(file_slice, offset=offset, row=row)
+        return self._sample_chunks(file_slice, self._read_file, offset=offset)
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
         """Return the first line behind a fraction of the file, if the reader takes lines."""
         return None if self._read_file is not None else cut_text(file, fraction)
 
-    def decode(self, pieces: Sequence[Piece]) -> Block:
+    def decode(self, chunks: Sequence[RowChunk]) -> Block:
         """Return the samples; a line may have none or several."""
         rows: list[int] = []
         samples: list[Named] = []
         failure: BadRowError | None = None
         try:
-            for row, sample in self._rows(pieces):
+            for row, sample in self._rows(chunks):
                 rows.append(row)
                 samples.append(to_named(sample, self._order))
         except BadRowError as error:
             failure = error
         except ValueError as error:
-            failure = self._bad_row(pieces, rows[-1], str(error))
+            failure = self._bad_row(chunks, rows[-1], str(error))
         try:
             block = build_block(samples, self.options)
         except BadSampleError as error:
-            raise self._bad_row(pieces, rows[error.sample], str(error)) from None
+            raise self._bad_row(chunks, rows[error.sample], str(error)) from None
         if failure is not None:  # now that all before it is known to be good
             raise failure
         return block
@@ -130,8 +130,8 @@ class UserReader(Source, name="user_reader"):
 
     def _tensor_batches(self, file: DataFile) -> Iterator["_Batch"]:
         def sample_reader() -> Iterator[list[Any]]:
-            for piece in read_text(Part(file=file, num_bytes=file.num_bytes), offset=0, row=0):
-                for line in _lines(piece):
+            for chunk in read_text(FileSlice(file=file, num_bytes=file.num_bytes), offset=0, row=0):
+                for line in _lines(chunk):
                     for sample in self._samples_of(line):
                         yield [values for _, values in _pairs(sample)]
 
@@ -147,17 +147,21 @@ class UserReader(Source, name="user_reader"):
                 samples += item.to_pylist() if isinstance(item, pa.RecordBatch) else [item]
             yield _Batch([sample for sample in samples if sample is not None])
 
-    def _sample_pieces(
-        self, part: Part, read_file: Callable[[DataFile], Iterator["_Batch"]], *, offset: int
-    ) -> Iterator[SamplePiece]:
+    def _sample_chunks(
+        self,
+        file_slice: FileSlice,
+        read_file: Callable[[DataFile], Iterator["_Batch"]],
+        *,
+        offset: int,
+    ) -> Iterator[SampleChunk]:
         """Yield what the reader yields, but for the first ``offset`` samples."""
         end = 0
-        for batch in self._guarded(read_file, part.file):
+        for batch in self._guarded(read_file, file_slice.file):
             begin, end = end, end + len(batch.samples)
             samples = batch.samples[max(0, offset - begin) :]
             if samples:
-                yield SamplePiece(
-                    part=part,
+                yield SampleChunk(
+                    file_slice=file_slice,
                     first_row=end - len(samples),
                     end=end,
                     fraction=0.0,  # nobody knows how much is still to come
@@ -180,21 +184,21 @@ class UserReader(Source, name="user_reader"):
                 f"{file.path}: behind sample {num_samples}: {explain(error, self._path)}"
             ) from error
 
-    def _rows(self, pieces: Sequence[Piece]) -> Iterator[tuple[int, Any]]:
+    def _rows(self, chunks: Sequence[RowChunk]) -> Iterator[tuple[int, Any]]:
         """Yield every sample and the number of the row that it comes from."""
         row = 0
-        for piece in pieces:
-            if isinstance(piece, SamplePiece):
-                yield from enumerate(piece.samples, row)
-            elif isinstance(piece, TextPiece):
-                for number, line in enumerate(_lines(piece), row):
+        for chunk in chunks:
+            if isinstance(chunk, SampleChunk):
+                yield from enumerate(chunk.samples, row)
+            elif isinstance(chunk, TextChunk):
+                for number, line in enumerate(_lines(chunk), row):
                     try:
                         with self._lock:
                             samples = list(self._samples_of(line))
                     except Exception as error:
-                        raise self._bad_row(pieces, number, explain(error, self._path)) from error
+                        raise self._bad_row(chunks, number, explain(error, self._path)) from error
                     yield from ((number, sample) for sample in samples)
-            row += piece.num_rows
+            row += chunk.num_rows
 
     def _samples_of(self, line: bytes) -> Iterator[Any]:
         for sample in _called(self._reader.generate_sample(line.decode())):
@@ -202,26 +206,26 @@ class UserReader(Source, name="user_reader"):
                 # A zip is gone once it was looked at.
                 yield sample if isinstance(sample, Mapping) else list(sample)
 
-    def _bad_row(self, pieces: Sequence[Piece], row: int, reason: str) -> BadRowError:
+    def _bad_row(self, chunks: Sequence[RowChunk], row: int, reason: str) -> BadRowError:
         first = 0
-        for piece in pieces:
-            if row < first + piece.num_rows:
+        for chunk in chunks:
+            if row < first + chunk.num_rows:
                 break
-            first += piece.num_rows
-        if isinstance(piece, SamplePiece):
-            number = piece.first_row + row - first + 1
-            where = f"{piece.part.file.path}: sample {number} of {self._path}"
+            first += chunk.num_rows
+        if isinstance(chunk, SampleChunk):
+            number = chunk.first_row + row - first + 1
+            where = f"{chunk.file_slice.file.path}: sample {number} of {self._path}"
         else:
-            file, line = line_of(pieces, row)
+            file, line = line_of(chunks, row)
             where = f"{file.path}:{line}"
         return BadRowError(f"{where}: {reason}", row=row)
 
     def _derived(self, options: DatasetOptions) -> DatasetOptions:
         """Declare what the first sample of the data has."""
         for file in list_files(options.data_path):
-            part = Part(file=file, num_bytes=file.num_bytes)
-            for piece in self.read(part, offset=0, row=0):
-                for _, sample in self._rows([piece]):
+            file_slice = FileSlice(file=file, num_bytes=file.num_bytes)
+            for chunk in self.read(file_slice, offset=0, row=0):
+                for _, sample in self._rows([chunk]):
                     try:
                         return derived_options(options, sample)
                     except (TypeError, ValueError) as error:
@@ -255,9 +259,9 @@ def _called(samples: Any) -> Iterable[Any]:
     return found
 
 
-def _lines(piece: TextPiece) -> Iterator[bytes]:
+def _lines(chunk: TextChunk) -> Iterator[bytes]:
     """Yield the lines without their ends."""
-    lines = bytes(piece.text).split(b"\n")
+    lines = bytes(chunk.text).split(b"\n")
     if not lines[-1]:
         lines.pop()
     return (line.removesuffix(b"\r") for line in lines)

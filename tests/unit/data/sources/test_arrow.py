@@ -3,7 +3,7 @@ import pyarrow.feather
 import pytest
 
 from fleetrec.core.errors import DataError
-from making_data import make_source, read_block, read_pieces
+from making_data import make_source, read_block, read_chunks
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
@@ -19,8 +19,8 @@ def test_only_declared_columns_are_read(tmp_path):
     table = pa.table({"other": ["x", "y"], "f": [1, 2]})
     pa.feather.write_feather(table, tmp_path / "t.feather")
     source, (file,) = make_source(tmp_path / "t.feather", sparse=("f",), dense=())
-    (piece,) = read_pieces(source, file)
-    assert piece.rows.schema.names == ["f"]
+    (chunk,) = read_chunks(source, file)
+    assert chunk.rows.schema.names == ["f"]
 
 
 def test_a_single_record_batch_can_be_cut(tmp_path):
@@ -35,9 +35,9 @@ def test_empty_record_batches_are_passed_over(tmp_path):
         for values in ([], [1], [], [2, 3], []):
             writer.write_batch(pa.record_batch([pa.array(values, pa.int64())], schema))
     source, (file,) = make_source(tmp_path / "t.arrow", sparse=("f",), dense=())
-    pieces = read_pieces(source, file)
-    assert [piece.num_rows for piece in pieces] == [1, 2]
-    assert source.decode(pieces).ids["f"].values.tolist() == [1, 2, 3]
+    chunks = read_chunks(source, file)
+    assert [chunk.num_rows for chunk in chunks] == [1, 2]
+    assert source.decode(chunks).ids["f"].values.tolist() == [1, 2, 3]
 
 
 def test_the_old_feather_format_is_named(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from fleetrec._native import fingerprint64
 from fleetrec.config.job import DenseSlot, IdRule
 from fleetrec.data.source import BadRowError
-from making_data import make_source, read_block, read_pieces, write_text
+from making_data import make_source, read_block, read_chunks, write_text
 
 SPARSE = ("label", "C1", "C2", "C26")
 DENSE = (DenseSlot(name="I", shape=(13,)),)
@@ -54,4 +54,4 @@ def test_a_short_line_is_named(tmp_path):
         write_text(tmp_path / "day_0", line(["1"] * 13) + "1\t2\n"), format="criteo", sparse=SPARSE
     )
     with pytest.raises(BadRowError, match=r"day_0:2: '1\\t2': expected 40 cells, got 2"):
-        source.decode(read_pieces(source, file))
+        source.decode(read_chunks(source, file))

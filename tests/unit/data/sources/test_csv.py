@@ -4,8 +4,8 @@ import pytest
 from fleetrec._native import fingerprint64
 from fleetrec.config.job import DenseSlot, IdRule, TextTableOptions
 from fleetrec.core.errors import DataError
-from fleetrec.data.source import BadRowError, Part
-from making_data import make_source, read_block, read_pieces, write_text
+from fleetrec.data.source import BadRowError, FileSlice
+from making_data import make_source, read_block, read_chunks, write_text
 
 
 def read(tmp_path, text, *, sparse=("click", "item"), dense=(), **changes):
@@ -113,8 +113,8 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
 def test_a_byte_order_mark_within_a_file_is_text(tmp_path):
     path = write_text(tmp_path / "t.csv", "item,click\n1,1\n\ufeff7,1\n")
     source, (file,) = make_source(path, sparse=("item",), dense=())
-    (piece,) = read_pieces(source, file)
-    _, second = piece.take(1)
+    (chunk,) = read_chunks(source, file)
+    _, second = chunk.take(1)
     assert ids(source.decode([second])) == [[hashed("\ufeff7")]]
 
 
@@ -181,7 +181,7 @@ def test_a_header_longer_than_the_part_is_not_a_row(tmp_path):
     path = write_text(tmp_path / "t.csv", f"click,item,{'x' * 1000}\n1,2,3\n")
     source, (file,) = make_source(path, sparse=("click",), dense=())
     place = source.cut(file, 0.01)
-    first = Part(file=file, begin=0, end=place)
-    rest = Part(file=file, begin=place)
+    first = FileSlice(file=file, begin=0, end=place)
+    rest = FileSlice(file=file, begin=place)
     assert list(source.read(first, offset=0, row=0)) == []
-    assert [piece.num_rows for piece in source.read(rest, offset=place, row=0)] == [1]
+    assert [chunk.num_rows for chunk in source.read(rest, offset=place, row=0)] == [1]

@@ -3,9 +3,9 @@ import pyarrow.parquet
 import pytest
 
 from fleetrec.core.errors import DataError
-from fleetrec.data.source import Part
+from fleetrec.data.source import FileSlice
 from fleetrec.data.sources import parquet
-from making_data import make_source, read_block, read_pieces
+from making_data import make_source, read_block, read_chunks
 
 
 def write(path, columns, **options):
@@ -18,16 +18,16 @@ def test_pieces_stay_small_where_rows_are_large(tmp_path, monkeypatch):
     lists = [list(range(i, i + 1000)) for i in range(100)]
     path = write(tmp_path / "t.parquet", {"f": lists}, use_dictionary=False)
     source, (file,) = make_source(path, sparse=("f",), dense=())
-    pieces = read_pieces(source, file)
-    assert max(piece.num_rows for piece in pieces) < 10
-    assert sum(piece.num_rows for piece in pieces) == 100
+    chunks = read_chunks(source, file)
+    assert max(chunk.num_rows for chunk in chunks) < 10
+    assert sum(chunk.num_rows for chunk in chunks) == 100
 
 
 def test_only_declared_columns_are_read(tmp_path):
     path = write(tmp_path / "t.parquet", {"f": [1, 2], "other": ["x", "y"]})
     source, (file,) = make_source(path, sparse=("f",), dense=())
-    (piece,) = read_pieces(source, file)
-    assert piece.rows.schema.names == ["f"]
+    (chunk,) = read_chunks(source, file)
+    assert chunk.rows.schema.names == ["f"]
 
 
 def test_a_file_without_any_declared_column_is_padding(tmp_path):
@@ -40,10 +40,10 @@ def test_a_file_without_any_declared_column_is_padding(tmp_path):
 def test_parts_begin_and_end_within_row_groups(tmp_path):
     path = write(tmp_path / "t.parquet", {"f": list(range(100))}, row_group_size=7)
     source, (file,) = make_source(path, sparse=("f",), dense=())
-    part = Part(file=file, begin=10, end=31)
-    pieces = list(source.read(part, offset=10, row=0))
-    assert source.decode(pieces).ids["f"].values.tolist() == list(range(10, 31))
-    assert (pieces[0].begin_fraction, pieces[-1].fraction) == (0, 1)
+    part = FileSlice(file=file, begin=10, end=31)
+    chunks = list(source.read(part, offset=10, row=0))
+    assert source.decode(chunks).ids["f"].values.tolist() == list(range(10, 31))
+    assert (chunks[0].begin_fraction, chunks[-1].fraction) == (0, 1)
 
 
 def test_files_may_differ_in_their_columns(tmp_path):

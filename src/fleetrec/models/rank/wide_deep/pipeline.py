@@ -50,7 +50,7 @@ class Model(GroupModel):
             raise ValueError(f"wide_output_dim {wide_dim} needs a final_dnn; without, it is 1")
         groups = [group.name for group in config.groups if group.name != WIDE]
         super().__init__(
-            config, l2=options.l2_regularization, wide_dim=wide_dim, second_part=groups
+            config, l2=options.l2_regularization, wide_dim=wide_dim, second_optimizer=groups
         )
         self.inputs.dim(WIDE)
         self.mlp = mlp_of(options.dnn, self.inputs.dim(DEEP))
@@ -67,7 +67,7 @@ class Model(GroupModel):
     def optimizer_of(self, variable: str, *, num_optimizers: int) -> int:
         """Keep the wide part, the tables of the deep part and the rest apart, as far as it goes."""
         tables = self.inputs.embeddings.tables
-        if variable in tables and tables[variable].part == 0:
+        if variable in tables and tables[variable].optimizer_group == 0:
             return 0
         is_of_inputs = variable in tables or variable.startswith("inputs.")
         return 1 if is_of_inputs else num_optimizers - 1
