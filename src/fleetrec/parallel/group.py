@@ -8,7 +8,7 @@ import torch
 
 from fleetrec.config.job import OptimizerOptions, UpdateOptions
 from fleetrec.core.batch import Batch, Inputs
-from fleetrec.data.plan import Share
+from fleetrec.data.plan import DataShard
 from fleetrec.models.base import Model
 from fleetrec.parallel.state import ModelState
 from fleetrec.parallel.stepper import Stepper
@@ -69,7 +69,7 @@ class Group(Protocol):
         ...
 
     @property
-    def shard(self) -> Share:
+    def shard(self) -> DataShard:
         """Return which part of the data this process reads."""
         ...
 

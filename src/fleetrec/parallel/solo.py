@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.errors import CheckpointError
-from fleetrec.data.plan import Share
+from fleetrec.data.plan import DataShard
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable, TableRecord, WrittenTable
 from fleetrec.models.base import Model
@@ -33,7 +33,7 @@ class SoloGroup:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.shard = Share()
+        self.shard = DataShard()
 
     @property
     def rule_group(self) -> "SoloGroup":
