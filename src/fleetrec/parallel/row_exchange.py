@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.remote_lookup import Listed, Rows, RowStep
+from fleetrec.embedding.sharding import Route, route
 from fleetrec.parallel.ranks import Line, Ranks
-from fleetrec.server.routing import Route, route
 
 Array = npt.NDArray[Any]
 
@@ -117,8 +117,10 @@ class RowExchange:
         rows = {name: self._read(name, ids_N) for name, ids_N in copied.items()}
         for place, (name, its) in enumerate(spread.items()):
             assert its.way is not None
-            parts = zip(swapped[place], swapped[place + len(spread)], strict=True)
-            rows[name] = its.way.join([Rows(rows_ND=r, is_there_N=t) for r, t in parts])
+            rows[name] = Rows(
+                rows_ND=its.way.join(swapped[place]),
+                is_there_N=its.way.join(swapped[place + len(spread)]),
+            )
         return rows
 
     def push(
@@ -183,7 +185,7 @@ class RowExchange:
     def _way(self, name: str, listed: Listed) -> Route | None:
         if name not in self._spread:
             return None
-        return route(self._stores[name], listed.ids_N, num_servers=self._ranks.count)
+        return route(self._stores[name].table, listed.ids_N, num_shards=self._ranks.count)
 
     def _places(self, way: Route | None, num_ids: int) -> list[Array]:
         if way is None or self._ranks.count == 1:
