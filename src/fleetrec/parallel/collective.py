@@ -16,9 +16,9 @@ from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import CheckpointError, FleetRecError
 from fleetrec.embedding.lookup import LookedUp
-from fleetrec.embedding.native_store import ALL_BUCKETS, identity_of
+from fleetrec.embedding.native_store import identity_of
 from fleetrec.embedding.placement import is_replicated
-from fleetrec.embedding.record import StoredTable, WrittenTable
+from fleetrec.embedding.record import ShardRecord, StoredTable, WrittenTable
 from fleetrec.embedding.remote_lookup import (
     BatchRows,
     RemoteLookedUp,
@@ -27,22 +27,24 @@ from fleetrec.embedding.remote_lookup import (
     RowUpdate,
     UniqueIds,
 )
+from fleetrec.embedding.sharding import (
+    WHOLE_TABLE,
+    TableShard,
+    merge_table_records,
+    num_shards_each,
+    sum_stats,
+)
 from fleetrec.embedding.table import TableConfig
 from fleetrec.models.base import Model
 from fleetrec.parallel.announce import Announced, Announcer
 from fleetrec.parallel.blank import blank_batch, weight_of
 from fleetrec.parallel.network import trained_together
-from fleetrec.parallel.parts import num_shards_each, record_of_parts, sum_stats
 from fleetrec.parallel.ranks import Ranks, Traffic
 from fleetrec.parallel.row_exchange import RowExchange, Sent
 from fleetrec.parallel.saved import table_of
 from fleetrec.parallel.single import ONE_OPTIMIZER, SingleStrategy
 from fleetrec.parallel.strategy import SavedPhase, State, Step
-from fleetrec.server.shard import load_portion, write_portion
-from fleetrec.server.spec import Portion
 from fleetrec.tasks.task import Outputs
-
-ONE_PORTION = Portion(index=0, count=1)
 
 
 class CollectiveStrategy(SingleStrategy):
@@ -70,7 +72,7 @@ class CollectiveStrategy(SingleStrategy):
             )
         collection = model.embedding_collection()
         self._ranks = ranks
-        self._portion = Portion(index=ranks.index, count=ranks.count)
+        self._own_shard = TableShard(index=ranks.index, count=ranks.count)
         tables = collection.tables.items()
         is_copied = {name: is_replicated(table, options.placement) for name, table in tables}
         self._spread = frozenset(name for name in is_copied if not is_copied[name])
@@ -176,9 +178,8 @@ class CollectiveStrategy(SingleStrategy):
         }
         for name in files:
             identity = identity_of(self._tables[name], self._row_optimizer(name), seed=self._seed)
-            record = record_of_parts(
-                identity, [one[name] for one in found], [one["stats"][name] for one in stats]
-            )
+            parts = [ShardRecord.model_validate(one[name]) for one in found]
+            record = merge_table_records(identity, parts, parent=None)
             written[name] = WrittenTable(record=record, commit=lambda: None)
         return {name: written[name] for name in self._tables}
 
@@ -240,8 +241,8 @@ class CollectiveStrategy(SingleStrategy):
         self._share = weight * self._ranks.count / max(total, 1)
         return total > 0
 
-    def _buckets(self, table: TableConfig) -> tuple[int, int]:
-        return self._portion.buckets if table.name in self._spread else ALL_BUCKETS
+    def _shard(self, table: TableConfig) -> TableShard:
+        return self._own_shard if table.name in self._spread else WHOLE_TABLE
 
     def _pull(self, batch: Batch) -> LookedUp:
         announced = self._announcer.take(batch, self._clicks(batch))
@@ -344,21 +345,16 @@ class CollectiveStrategy(SingleStrategy):
             case "write":
                 directory = Path(order["directory"])
                 return {
-                    name: write_portion(
-                        self._stores[name],
-                        self._portion,
-                        directory / name,
-                        shards_each=num_files,
-                        version=version,
-                    )
+                    name: self._stores[name]
+                    .cut(least=version)
+                    .write_shard(directory / name, parent=None, shards_each=num_files)
+                    .to_plain()
                     for name, (num_files, version) in order["files"].items()
                 }
             case "load":
                 for stored in map(StoredTable.from_plain, order["tables"]):
-                    portion = self._portion if stored.name in self._spread else ONE_PORTION
-                    load_portion(
-                        self._stores[stored.name], portion, stored, exactly=order["exactly"]
-                    )
+                    store = self._stores[stored.name]
+                    (store.load if order["exactly"] else store.load_rows)(stored)
             case "clear":
                 super().clear_tables()
         return {}

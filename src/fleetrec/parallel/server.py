@@ -14,15 +14,15 @@ from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.faults import reach
 from fleetrec.embedding.native_store import identity_of
-from fleetrec.embedding.record import StoredTable, WrittenTable
+from fleetrec.embedding.record import ShardRecord, StoredTable, WrittenTable
 from fleetrec.embedding.remote_lookup import RemoteLookup, Rows, UniqueIds
+from fleetrec.embedding.sharding import merge_table_records, num_shards_each, sum_stats
 from fleetrec.models.base import Model
 from fleetrec.parallel.ahead import Ahead, Pulled
 from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.flat import FlatParameters
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.kept import join_kept, split_kept
-from fleetrec.parallel.parts import num_shards_each, record_of_parts, sum_stats
 from fleetrec.parallel.saved import dense_weights, table_of
 from fleetrec.parallel.strategy import STEP, SavedPhase, State, Step
 from fleetrec.parallel.transfer import transfer_to
@@ -237,10 +237,10 @@ class ServerStrategy:
         reach("save")
         return {
             name: WrittenTable(
-                record=record_of_parts(
+                record=merge_table_records(
                     identity_of(table, self._served.row_optimizer(table), seed=self._seed),
-                    [one["tables"][name] for one in found],
-                    [one["stats"][name] for one in found],
+                    [ShardRecord.model_validate(one["tables"][name]) for one in found],
+                    parent=None,
                 ),
                 commit=lambda: None,
             )

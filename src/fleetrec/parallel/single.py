@@ -13,8 +13,9 @@ from fleetrec.core.errors import CheckpointError
 from fleetrec.core.event_time import event_time_of
 from fleetrec.embedding.gradient_norm import row_gradient_squares
 from fleetrec.embedding.lookup import LookedUp, Lookup
-from fleetrec.embedding.native_store import ALL_BUCKETS, NativeStore
+from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable, WrittenTable
+from fleetrec.embedding.sharding import WHOLE_TABLE, TableShard
 from fleetrec.embedding.table import RowOptimizer, TableConfig
 from fleetrec.models.base import Model
 from fleetrec.optim.dense import DenseOptimizer, follows_steps, row_rate
@@ -52,9 +53,7 @@ class SingleStrategy:
         self._tables = collection.tables
         self._counts_clicks = any(table.counts_clicks for table in collection.tables.values())
         self._stores = {
-            name: NativeStore(
-                table, self._row_optimizer(name), seed=seed, buckets=self._buckets(table)
-            )
+            name: NativeStore(table, self._row_optimizer(name), seed=seed, shard=self._shard(table))
             for name, table in collection.tables.items()
         }
         self._frozen = freeze(model, collection.tables, frozen)
@@ -233,9 +232,9 @@ class SingleStrategy:
     def close(self) -> None:
         """Let go of nobody."""
 
-    def _buckets(self, table: TableConfig) -> tuple[int, int]:  # noqa: ARG002
+    def _shard(self, table: TableConfig) -> TableShard:  # noqa: ARG002
         """Return which rows of a table this process holds: all."""
-        return ALL_BUCKETS
+        return WHOLE_TABLE
 
     def _pull(self, batch: Batch) -> LookedUp:
         """Look up the vectors of a batch to learn from."""

@@ -14,14 +14,13 @@ from fleetrec.core.topology import Topology
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable
 from fleetrec.embedding.remote_lookup import Rows, RowUpdate
+from fleetrec.embedding.sharding import WHOLE_TABLE, TableShard, route
 from fleetrec.server.client import ClientOptions, ServerGroup
 from fleetrec.server.push import Push, RowPush
-from fleetrec.server.routing import empty_push, route, split_step
+from fleetrec.server.routing import empty_push, split_step
 from fleetrec.server.service_options import FINISHED
-from fleetrec.server.spec import Portion, ServedModel, build_stores
+from fleetrec.server.spec import ServedModel, build_stores
 from fleetrec.server.wire import Array, Kind, Message, as_bytes, text_array
-
-WHOLE = Portion(index=0, count=1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ class Link:
         self._model = model
         self._dense_P: Array | None = None
         self._versions = [0] * topology.num_servers  # of the dense part, as known here
-        self.stores: Mapping[str, NativeStore] = build_stores(model, WHOLE)
+        self.stores: Mapping[str, NativeStore] = build_stores(model, WHOLE_TABLE)
 
     @property
     def worker(self) -> int:
@@ -100,7 +99,7 @@ class Link:
         wants_dense = wants_dense or self._dense_P is None
         nothing = np.zeros(0, np.int64)
         ways = {
-            name: route(store, ids.get(name, nothing), num_servers=count)
+            name: route(store.table, ids.get(name, nothing), num_shards=count)
             for name, store in self.stores.items()
         }
         parts = {name: way.split(ids.get(name, nothing)) for name, way in ways.items()}
@@ -119,7 +118,10 @@ class Link:
         answers = self._servers.ask_each(messages)
         self._take_dense(answers)
         rows = {
-            name: way.join([_rows_of(answer, place) for answer in answers])
+            name: Rows(
+                rows_ND=way.join([answer.arrays[1 + 2 * place] for answer in answers]),
+                is_there_N=way.join([answer.arrays[2 + 2 * place] for answer in answers]),
+            )
             for place, (name, way) in enumerate(ways.items())
         }
         assert self._dense_P is not None
@@ -271,7 +273,8 @@ class Link:
 
     def _portions(self) -> list[tuple[int, int]]:
         count = len(self._servers)
-        return [Portion(index=i, count=count).dense(self._model.num_dense) for i in range(count)]
+        shards = (TableShard(index=index, count=count) for index in range(count))
+        return [shard.part_of(self._model.num_dense) for shard in shards]
 
     def _take_dense(self, answers: Sequence[Message]) -> None:
         """Take up the dense numbers of servers where they have changed."""
@@ -283,11 +286,6 @@ class Link:
             if answer.sequence != self._versions[server]:
                 self._dense_P[first:last] = answer.array(0, np.float32)
                 self._versions[server] = answer.sequence
-
-
-def _rows_of(answer: Message, place: int) -> Rows:
-    rows_ND, is_there_N = answer.arrays[1 + 2 * place], answer.arrays[2 + 2 * place]
-    return Rows(rows_ND=rows_ND, is_there_N=is_there_N)
 
 
 def _by_key(answer: Message) -> dict[str, Array]:

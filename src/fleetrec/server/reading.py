@@ -9,15 +9,15 @@ from fleetrec.checkpoint.folder import Folder
 from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.embedding.record import StoredTable
+from fleetrec.embedding.sharding import WHOLE_TABLE
 from fleetrec.embedding.table import TableConfig
 from fleetrec.server import whole
 from fleetrec.server.figures import Figures
 from fleetrec.server.push import check_ids
 from fleetrec.server.shard import Shard
-from fleetrec.server.spec import Portion, ServedModel
+from fleetrec.server.spec import ServedModel
 from fleetrec.server.wire import Kind, Message, WireError
 
-ALONE = Portion(index=0, count=1)
 SERVED_KINDS = (Kind.DUMP, Kind.STATS)  # beside pulls that only look
 
 
@@ -66,7 +66,7 @@ def read_checkpoint(folder: Folder, part: str) -> ReadingService:
         seed=int(folder.meta.get("job", {}).get("seed", 0)),  # hashes of ids depend on it
         mode="async",
     )
-    shard = Shard(model, ALONE, torch.zeros(0))
+    shard = Shard(model, WHOLE_TABLE, torch.zeros(0))
     for stored in tables.values():
         shard.load_table(stored, exactly=False)
     return ReadingService(shard)

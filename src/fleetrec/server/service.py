@@ -125,7 +125,7 @@ class Service:
     def _set_up(self, message: Message) -> Message:
         model = read_model(message)
         dense_P = message.array(1, np.float32)
-        first, last = self._options.portion.dense(model.num_dense)
+        first, last = self._options.portion.part_of(model.num_dense)
         if len(dense_P) != last - first:
             raise WireError(f"expected {last - first} dense numbers, got {len(dense_P)}")
         with self._changed:
@@ -380,7 +380,7 @@ class Service:
                 f"{portion.index} of {portion.count}; start from a checkpoint instead"
             )
         model = ServedModel.model_validate(state["model"])
-        first, last = portion.dense(model.num_dense)
+        first, last = portion.part_of(model.num_dense)
         self._build(model, torch.zeros(last - first))
         self._held().read_folder(snapshot)
         self._version = state["version"]

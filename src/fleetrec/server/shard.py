@@ -5,7 +5,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,13 +13,13 @@ from torch import Tensor
 
 from fleetrec._native import Cut, read_snapshot
 from fleetrec.core.event_time import event_time_of
-from fleetrec.embedding.native_store import NativeStore
-from fleetrec.embedding.record import StoredTable
-from fleetrec.embedding.snapshot import SUFFIX, translated
+from fleetrec.embedding.record import ShardRecord, StoredTable
+from fleetrec.embedding.sharding import TableShard
+from fleetrec.embedding.snapshot import translated
 from fleetrec.optim.dense import row_rate
 from fleetrec.server.dense import DensePart
 from fleetrec.server.push import Push, RowPush
-from fleetrec.server.spec import Portion, ServedModel, build_stores
+from fleetrec.server.spec import ServedModel, build_stores
 from fleetrec.server.wire import Array
 
 DENSE_FILE = "dense.safetensors"
@@ -31,7 +30,7 @@ TABLES = "tables"
 class Shard:
     """Rows and numbers, and how they move. Whoever calls sees to it that calls do not overlap."""
 
-    def __init__(self, model: ServedModel, portion: Portion, dense_P: Tensor) -> None:
+    def __init__(self, model: ServedModel, portion: TableShard, dense_P: Tensor) -> None:
         self.model = model
         self.portion = portion
         self.stores = build_stores(model, portion)
@@ -74,7 +73,11 @@ class Shard:
 
     def load_table(self, stored: StoredTable, *, exactly: bool) -> None:
         """Take up this server's portion of a table: all of it, or only the weights."""
-        load_portion(self.stores[stored.name], self.portion, stored, exactly=exactly)
+        store = self.stores[stored.name]
+        if exactly:
+            store.load(stored)
+        else:
+            store.load_rows(stored)
 
     def versions(self) -> dict[str, int]:
         """Return the version of every table."""
@@ -82,11 +85,10 @@ class Shard:
 
     def write_table(
         self, name: str, directory: Path, *, shards_each: int, version: int
-    ) -> dict[str, Any]:
+    ) -> ShardRecord:
         """Write this server's files of a snapshot that all servers write together."""
-        return write_portion(
-            self.stores[name], self.portion, directory, shards_each=shards_each, version=version
-        )
+        cut = self.stores[name].cut(least=version)
+        return cut.write_shard(directory, parent=None, shards_each=shards_each)
 
     def write(self, directory: Path) -> None:
         """Write everything into a new folder, for this server alone."""
@@ -109,31 +111,6 @@ class Shard:
                 created=counts[name]["created"], evicted=counts[name]["evicted"]
             )
         self.dense.load(load_file(directory / DENSE_FILE))
-
-
-def load_portion(
-    store: NativeStore, portion: Portion, stored: StoredTable, *, exactly: bool
-) -> None:
-    """Take up one portion of a table: all of it, or only the weights."""
-    if exactly:
-        store.load(stored)
-        if portion.index > 0:  # what was counted is counted once
-            store.table.restore_counts(created=0, evicted=0)
-    else:
-        store.load_rows(stored)
-
-
-def write_portion(
-    store: NativeStore, portion: Portion, directory: Path, *, shards_each: int, version: int
-) -> dict[str, Any]:
-    """Write the files of one portion of a table; those of an earlier attempt are replaced."""
-    first, last = portion.shards(shards_each)
-    num_shards = shards_each * portion.count
-    for number in range(first, last):
-        (directory / f"{number:05d}-of-{num_shards:05d}{SUFFIX}").unlink(missing_ok=True)
-    return Cut(store.table, least=version).write(
-        directory, kind="base", num_shards=num_shards, shards=(first, last)
-    )
 
 
 def _merged(tables: Sequence[RowPush], shares: Sequence[float]) -> tuple[Array, Array]:

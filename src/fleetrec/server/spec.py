@@ -1,6 +1,5 @@
 """What a server is told before it can serve: the tables, the dense part, and who will come."""
 
-import dataclasses
 from typing import Literal
 
 from pydantic import Field, ValidationError
@@ -8,10 +7,9 @@ from pydantic import Field, ValidationError
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.config.options import Options
 from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.sharding import TableShard
 from fleetrec.embedding.table import RowOptimizer, TableConfig
 from fleetrec.server.wire import Message, WireError
-
-NUM_BUCKETS = 1024
 
 Mode = Literal["sync", "async"]  # pushes are held for one step, or applied as they come
 
@@ -35,30 +33,6 @@ class ServedModel(Options):
         return [key for key in mine if mine[key] != theirs[key]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
-    """The part of a model that server ``index`` of ``count`` holds."""
-
-    index: int
-    count: int
-
-    @property
-    def buckets(self) -> tuple[int, int]:
-        """First bucket of every table, and the one behind the last."""
-        return (
-            self.index * NUM_BUCKETS // self.count,
-            (self.index + 1) * NUM_BUCKETS // self.count,
-        )
-
-    def dense(self, num_dense: int) -> tuple[int, int]:
-        """First number of the dense part, and the one behind the last."""
-        return self.index * num_dense // self.count, (self.index + 1) * num_dense // self.count
-
-    def shards(self, shards_each: int) -> tuple[int, int]:
-        """First file of a snapshot of ``shards_each`` files per server, and behind the last."""
-        return self.index * shards_each, (self.index + 1) * shards_each
-
-
 def read_model(message: Message) -> ServedModel:
     """Return the model that a message describes."""
     try:
@@ -67,14 +41,14 @@ def read_model(message: Message) -> ServedModel:
         raise WireError(f"the description of the model is wrong: {error}") from error
 
 
-def build_stores(model: ServedModel, portion: Portion) -> dict[str, NativeStore]:
-    """Return the portion of every table, empty."""
+def build_stores(model: ServedModel, shard: TableShard) -> dict[str, NativeStore]:
+    """Return one shard of every table, empty."""
     return {
         table.name: NativeStore(
             table,
             model.row_optimizer(table),
             seed=model.seed,
-            buckets=portion.buckets,
+            shard=shard,
         )
         for table in model.tables
     }

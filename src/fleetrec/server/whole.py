@@ -23,11 +23,10 @@ def save(shard: Shard, message: Message) -> Message:
         directory = Path(wanted["directory"])
         written = {}
         for name, (count, version) in wanted["tables"].items():
-            written[name] = shard.write_table(
-                name, directory / name, shards_each=count, version=version
-            )
+            part = shard.write_table(name, directory / name, shards_each=count, version=version)
+            written[name] = part.to_plain()
             reach("save")
-    return Message(kind=Kind.OK, arrays=[as_bytes({"tables": written, "stats": shard.stats()})])
+    return Message(kind=Kind.OK, arrays=[as_bytes({"tables": written})])
 
 
 def dense(shard: Shard, _: Message) -> Message:

@@ -6,6 +6,7 @@ import numpy as np
 
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.topology import Topology
+from fleetrec.embedding.sharding import TableShard
 from fleetrec.embedding.table import TableConfig
 from fleetrec.server.client import ClientOptions
 from fleetrec.server.endpoint import Endpoint, Security
@@ -13,7 +14,7 @@ from fleetrec.server.link import Link, Step
 from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
-from fleetrec.server.spec import Portion, ServedModel
+from fleetrec.server.spec import ServedModel
 
 TOKEN = "secret"
 MODEL = ServedModel(
@@ -27,7 +28,7 @@ MODEL = ServedModel(
 
 def make_service(directory, *, index=0, count=1, num_workers=1, **options):
     memory = Memory(directory, durability="process")
-    portion = Portion(index=index, count=count)
+    portion = TableShard(index=index, count=count)
     return Service(
         memory,
         ServiceOptions(portion=portion, num_workers=num_workers, patience_s=0.1, **options),
