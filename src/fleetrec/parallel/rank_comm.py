@@ -151,7 +151,9 @@ class RankComm:
             distributed.broadcast(size, CHIEF, group=group)
             buffer = torch.empty(int(size), dtype=torch.uint8)
             if self.is_chief:
-                buffer = torch.frombuffer(bytearray(content or b"-"), dtype=torch.uint8)[:int(size)]
+                buffer = torch.frombuffer(bytearray(content or b"-"), dtype=torch.uint8)[
+                    : int(size)
+                ]
             if len(buffer):
                 distributed.broadcast(buffer, CHIEF, group=group)
         return buffer.numpy().tobytes()

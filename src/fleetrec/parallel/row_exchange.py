@@ -81,16 +81,16 @@ class RowExchange:
 
     def on_prefetch_channel(self) -> "RowExchange":
         """Return the same exchange on the channel of the prefetching thread."""
-        return RowExchange(
-            self._comm, self._stores, sharded=self._sharded, channel="prefetch"
-        )
+        return RowExchange(self._comm, self._stores, sharded=self._sharded, channel="prefetch")
 
     def send_ids(self, listed: Mapping[str, UniqueIds]) -> dict[str, Sent]:
         """Send the ids of a batch, and how often each occurs, to the ranks that hold their rows."""
         if not listed:
             return {}
         routes = {name: self._route(name, its) for name, its in listed.items()}
-        positions = {name: self._positions(routes[name], len(its.ids_N)) for name, its in listed.items()}
+        positions = {
+            name: self._positions(routes[name], len(its.ids_N)) for name, its in listed.items()
+        }
         outgoing = np.array([[len(part) for part in its] for its in positions.values()], np.int64)
         incoming = self._comm.exchange_counts(
             outgoing.reshape(len(listed), -1).T, channel=self._channel
@@ -110,7 +110,9 @@ class RowExchange:
         for place, (name, its) in enumerate(listed.items()):
             found = zip(*(swapped[place + size * column] for column in range(3)), strict=True)
             received = [UniqueIds(ids_N=i, shows_N=s, clicks_N=c) for i, s, c in found]
-            sent[name] = Sent(listed=its, route=routes[name], positions=positions[name], received=received)
+            sent[name] = Sent(
+                listed=its, route=routes[name], positions=positions[name], received=received
+            )
         return sent
 
     def count_impressions(self, sent: Mapping[str, Sent], *, now: int) -> None:
@@ -208,7 +210,7 @@ class RowExchange:
             return None
         return route(self._stores[name].table, listed.ids_N, num_shards=self._comm.size)
 
-    def _positions(self, route: Route | None, num_ids: int) -> list[Array]:
+    def _positions(self, its: Route | None, num_ids: int) -> list[Array]:
         if its is None or self._comm.size == 1:
             return [np.arange(num_ids)] * self._comm.size
         return np.split(its.order_N, its.ends[:-1])

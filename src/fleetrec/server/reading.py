@@ -11,7 +11,7 @@ from fleetrec.config.job import OptimizerOptions
 from fleetrec.embedding.record import StoredTable
 from fleetrec.embedding.sharding import WHOLE_TABLE
 from fleetrec.embedding.table import TableConfig
-from fleetrec.server import whole
+from fleetrec.server import admin
 from fleetrec.server.figures import Figures
 from fleetrec.server.push import check_ids
 from fleetrec.server.shard import Shard
@@ -32,7 +32,7 @@ class ReadingService:
     def handle(self, message: Message) -> Message:
         """Answer a request; raises WireError for one that would change something."""
         if message.kind in SERVED_KINDS:
-            return whole.LOOKS[message.kind](self._shard, message)
+            return admin.READS[message.kind](self._shard, message)
         if message.kind != Kind.PULL or message.sequence > 0:
             raise WireError(f"{message.kind.name}: this server only lets rows be read")
         stores = self._shard.stores
@@ -61,8 +61,10 @@ def read_checkpoint(folder: Folder, part: str) -> ReadingService:
     tables = stored_tables(folder, part)
     model = ServedModel(
         tables=tuple(_config(stored) for stored in tables.values()),
-        num_dense=0,
-        optimizer=OptimizerOptions(name="sgd"),  # nothing is pushed; it has no state in the rows
+        dense_sizes=(0,),
+        optimizers=(
+            OptimizerOptions(name="sgd"),
+        ),  # nothing is pushed; it has no state in the rows
         seed=int(folder.meta.get("job", {}).get("seed", 0)),  # hashes of ids depend on it
         mode="async",
     )

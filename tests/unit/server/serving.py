@@ -10,7 +10,7 @@ from fleetrec.embedding.sharding import TableShard
 from fleetrec.embedding.table import TableConfig
 from fleetrec.server.client import ClientOptions
 from fleetrec.server.endpoint import Endpoint, Security
-from fleetrec.server.link import Link, Step
+from fleetrec.server.parameter_client import ParameterClient, StepUpdate
 from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
@@ -19,8 +19,8 @@ from fleetrec.server.spec import ServedModel
 TOKEN = "secret"
 MODEL = ServedModel(
     tables=(TableConfig(name="t", dim=2), TableConfig(name="u", dim=3, num_rows=10)),
-    num_dense=5,
-    optimizer=OptimizerOptions(name="sgd", lr=1.0),
+    dense_sizes=(5,),
+    optimizers=(OptimizerOptions(name="sgd", lr=1.0),),
     seed=0,
     mode="async",
 )
@@ -71,13 +71,13 @@ def make_topology(endpoints, *, index=0, num_workers=1):
 def linked(endpoints, *, model=MODEL, token=TOKEN, index=0, num_workers=1):
     options = ClientOptions(token=token, deadline_s=30, give_up_s=60)
     topology = make_topology(endpoints, index=index, num_workers=num_workers)
-    with contextlib.closing(Link(topology, model, options)) as link:
+    with contextlib.closing(ParameterClient(topology, model, options)) as link:
         yield link
 
 
 def make_step(tables=None, *, grads_P=None, progress=b""):
     zeros_P = np.zeros(MODEL.num_dense, np.float32)
-    return Step(
+    return StepUpdate(
         progress=progress,
         num_samples=1,
         event_time=0,
