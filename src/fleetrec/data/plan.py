@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from fleetrec.core.blocks import block
+from fleetrec.core.partition import contiguous_block
 from fleetrec.data.files import DataFile
 from fleetrec.data.source import Part, Source
 
@@ -36,7 +36,7 @@ def plan_parts(files: Sequence[DataFile], source: Source, share: Share) -> tuple
     if share.of_batches:
         return tuple(whole_part(file) for file in files)
     if len(files) >= share.count:
-        own = block(len(files), share.index, share.count)
+        own = contiguous_block(len(files), share.index, share.count)
         return tuple(whole_part(files[i]) for i in own)
     total = sum(file.num_bytes for file in files)
     parts: list[Part] = []
