@@ -15,7 +15,7 @@ from fleetrec.parallel.solo import SoloGroup
 from fleetrec.parallel.worker_group import WorkerGroup
 from fleetrec.server.client import ClientOptions
 from unit.parallel.linear import Linear
-from unit.server.serving import TOKEN, make_topology, serving
+from unit.server.serving import TOKEN, make_place, serving
 
 CPU = torch.device("cpu")
 MODES = ("sync", "async", "half_async", "geo")
@@ -76,7 +76,7 @@ def solo(*, model=None, **options):
 
 
 @contextlib.contextmanager
-def workers(  # noqa: PLR0913
+def workers(
     directory, mode, *, num_workers=2, num_servers=2, push_steps=2, make=make_model, **options
 ):
     """Give the workers of servers that run in this process."""
@@ -101,7 +101,7 @@ def workers(  # noqa: PLR0913
 
 
 @contextlib.contextmanager
-def worker(  # noqa: PLR0913
+def worker(
     endpoints,
     mode,
     *,
@@ -114,7 +114,7 @@ def worker(  # noqa: PLR0913
 ):
     """Give one worker of servers; it hangs up at the end of the block."""
     group = WorkerGroup(
-        make_topology(endpoints, index=index, num_workers=num_workers),
+        make_place(endpoints, index=index, num_workers=num_workers),
         ClusterOptions(
             num_workers=num_workers,
             strategy=mode,

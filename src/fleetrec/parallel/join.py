@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from fleetrec.config.job import ClusterOptions, RunOptions
 from fleetrec.core.env import read_authority, read_token
-from fleetrec.core.topology import RankPlace, Topology
+from fleetrec.core.place import Place
 from fleetrec.parallel.device import resolve_device
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.rank_comm import RankComm
@@ -17,15 +17,15 @@ from fleetrec.server.client import ClientOptions
 
 def join_group(
     run: RunOptions,
-    place: Topology | RankPlace | None,
+    place: Place | None,
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Group:
-    """Return the group of this process; ``place`` is None for a process of its own."""
-    if place is None:
+    """Return the group of this process; without a place it is on its own."""
+    if place is None or place.is_only_process:
         return SoloGroup(resolve_device(run.device))
-    if isinstance(place, RankPlace):
-        device = resolve_device(run.device, local_index=place.local_index)
+    if not place.server_endpoints:
+        device = resolve_device(run.device, local_index=place.local_rank)
         comm = RankComm(place, device=device, timeout_s=run.cluster.rank_timeout_s)
         return RankGroup(comm, run.cluster)
     return WorkerGroup(

@@ -14,7 +14,7 @@ from torch import distributed
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from fleetrec.core.errors import LostRankError
-from fleetrec.core.topology import RankPlace
+from fleetrec.core.place import Place
 from fleetrec.parallel.roll_call import call_roll
 
 Bytes = npt.NDArray[np.uint8]
@@ -44,9 +44,9 @@ class RankComm:
     have a channel of their own: they may be called by a thread that saves while another one trains.
     """
 
-    def __init__(self, place: RankPlace, *, device: torch.device, timeout_s: float) -> None:
-        self.rank = place.index
-        self.size = place.count
+    def __init__(self, place: Place, *, device: torch.device, timeout_s: float) -> None:
+        self.rank = place.rank
+        self.size = place.num_workers
         self.device = device
         self.traffic = Traffic()
         self._timeout = datetime.timedelta(seconds=timeout_s)
@@ -207,21 +207,22 @@ class RankComm:
         )
 
 
-def _open_store(place: RankPlace, *, timeout: datetime.timedelta) -> Store:
+def _open_store(place: Place, *, timeout: datetime.timedelta) -> Store:
     """Return the store at which ranks rendezvous; the first may have to host it."""
+    assert place.store is not None, "ranks rendezvous at a store"
     host, _, port = place.store.rpartition(":")
     try:
         return TCPStore(
             host,
             int(port),
-            is_master=place.hosts_store,
+            is_master=place.is_store_host,
             wait_for_workers=False,
             timeout=timeout,
         )
     except distributed.DistError as error:
-        doing = "open" if place.hosts_store else "reach"
+        doing = "open" if place.is_store_host else "reach"
         raise LostRankError(
-            f"rank {place.index} of {place.count} cannot {doing} the store of the ranks at "
+            f"rank {place.rank} of {place.num_workers} cannot {doing} the store of the ranks at "
             f"{place.store}: {str(error).splitlines()[0]}. Look whether rank 0 runs there, and "
             "whether MASTER_ADDR and MASTER_PORT name it"
         ) from error

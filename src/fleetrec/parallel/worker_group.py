@@ -8,7 +8,7 @@ import torch
 
 from fleetrec.config.job import ClusterOptions, OptimizerOptions
 from fleetrec.core.batch import Batch, Inputs
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
 from fleetrec.data.plan import DataShard
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.table import TableConfig
@@ -53,7 +53,7 @@ class WorkerGroup:
 
     def __init__(
         self,
-        place: Topology,
+        place: Place,
         options: ClusterOptions,
         *,
         device: torch.device,
@@ -68,7 +68,7 @@ class WorkerGroup:
     @property
     def rank(self) -> int:
         """Return the number of this worker."""
-        return self._place.index
+        return self._place.rank
 
     @property
     def size(self) -> int:

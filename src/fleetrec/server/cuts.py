@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from fleetrec.config.options import Options
 from fleetrec.core.errors import CheckpointError
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 from fleetrec.embedding.native_store import TableCut
 from fleetrec.embedding.record import ShardRecord
 from fleetrec.embedding.sharding import NUM_BUCKETS
@@ -169,7 +169,7 @@ class LiveCut:
 def _write_table(cut: TableCut, directory: Path, table: SaveTable) -> ShardRecord:
     directory.mkdir(parents=True, exist_ok=True)
     record = cut.write_shard(directory, parent=table.parent, shards_each=table.shards_each)
-    reach("save")
+    fault_point("save")
     return record
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetrec.core.faults import reach
-from fleetrec.core.topology import Topology
+from fleetrec.core.fault_points import fault_point
+from fleetrec.core.place import Place
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable
 from fleetrec.embedding.remote_lookup import Rows, RowUpdate
@@ -59,17 +59,17 @@ class ServersCut:
 class ParameterClient:
     """Splits requests by server, and puts the answers together."""
 
-    def __init__(self, topology: Topology, model: ServedModel, options: ClientOptions) -> None:
-        self._index = topology.index
+    def __init__(self, place: Place, model: ServedModel, options: ClientOptions) -> None:
+        self._index = place.rank
         self._incarnation = 0
         self.last_known = 0  # the last push of an earlier process that any server has
-        self._servers = ServerGroup(topology.server_endpoints, options)
+        self._servers = ServerGroup(place.server_endpoints, options)
         # Saving takes long: its calls must not wait for those of steps, nor these for it.
-        self._admin = ServerGroup(topology.server_endpoints, options)
+        self._admin = ServerGroup(place.server_endpoints, options)
         self.num_steps = 0  # that the servers had made at the last pull
         self.model = model
         self._dense_P: Array | None = None
-        self._versions = [0] * topology.num_servers  # of the dense part, as known here
+        self._versions = [0] * place.num_servers  # of the dense part, as known here
         self.stores: Mapping[str, NativeStore] = build_stores(model, WHOLE_TABLE)
 
     @property
@@ -126,7 +126,7 @@ class ParameterClient:
             )
             for server in range(count)
         ]
-        reach("pull")
+        fault_point("pull")
         answers = self._servers.ask_each(messages)
         self._take_dense(answers)
         self.num_steps = max(answer.incarnation for answer in answers)
@@ -159,15 +159,15 @@ class ParameterClient:
             ).to_message(worker=self._index, incarnation=self._incarnation, sequence=sequence)
             for server, (first, last) in enumerate(self._portions())
         ]
-        reach("push")
+        fault_point("push")
         self._servers.ask_each(messages)
-        reach("push_done")
+        fault_point("push_done")
 
     def end_pass(self, number: int) -> None:
         """Say that there is no more data in a pass; returns when no worker has any."""
-        reach("leave")
+        fault_point("leave")
         self._servers.ask_all(self._message(Kind.LEAVE, sequence=number))
-        reach("leave_done")
+        fault_point("leave_done")
 
     def evict(self, number: int, *, now: int) -> None:
         """Evict rows after pass ``number``, at event time ``now``."""

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 
 from fleetrec.config.job import OptimizerOptions
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
 from fleetrec.embedding.sharding import TableShard
 from fleetrec.embedding.table import TableConfig
 from fleetrec.server.client import ClientOptions
@@ -57,21 +57,15 @@ def serving(directory, *, num_servers=1, num_workers=1, token=TOKEN):
         yield endpoints
 
 
-def make_topology(endpoints, *, index=0, num_workers=1):
-    return Topology(
-        role="worker",
-        index=index,
-        num_workers=num_workers,
-        num_servers=len(endpoints),
-        server_endpoints=tuple(endpoints),
-    )
+def make_place(endpoints, *, index=0, num_workers=1):
+    return Place(rank=index, num_workers=num_workers, server_endpoints=tuple(endpoints))
 
 
 @contextlib.contextmanager
 def linked(endpoints, *, model=MODEL, token=TOKEN, index=0, num_workers=1):
     options = ClientOptions(token=token, deadline_s=30, give_up_s=60)
-    topology = make_topology(endpoints, index=index, num_workers=num_workers)
-    with contextlib.closing(ParameterClient(topology, model, options)) as link:
+    place = make_place(endpoints, index=index, num_workers=num_workers)
+    with contextlib.closing(ParameterClient(place, model, options)) as link:
         yield link
 
 

@@ -9,7 +9,7 @@ import pytest
 from fleetrec.server.client import ClientOptions
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.parameter_client import ParameterClient
-from unit.server.serving import MODEL, TOKEN, make_service, make_topology
+from unit.server.serving import MODEL, TOKEN, make_place, make_service
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
@@ -22,7 +22,7 @@ def test_a_worker_that_knows_the_certificate_is_served(tmp_path):
     service, memory = make_service(tmp_path / "held")
     security = Security(token=TOKEN, certificate=certificate, key=key)
     with Endpoint(service, "localhost:0", security=security, num_workers=1) as endpoint:
-        topology = make_topology([f"localhost:{endpoint.port}"])
+        topology = make_place([f"localhost:{endpoint.port}"])
         options = ClientOptions(token=TOKEN, authority=certificate, deadline_s=30)
         link = ParameterClient(topology, MODEL, options)
         link.set_up(np.zeros(MODEL.num_dense, np.float32))
