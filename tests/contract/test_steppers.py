@@ -108,6 +108,7 @@ def test_a_step_whose_result_is_refused_is_not_made(kind, tmp_path):
     def make(directory, *, with_refused):
         with members(kind, directory, **({} if kind == "solo" else {"num_workers": 1})) as (one,):
             one.train(make_batch([1, 2]))
+            one.stepper.flush()
             if with_refused:
                 before = one.progress
                 with pytest.raises(ZeroDivisionError):
