@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 from fleetrec.core.storage import sync
 
 _AT_FDCWD = -100
@@ -41,7 +41,7 @@ def put_in_place(staging: Path, directory: Path) -> None:
     """Sync a hidden folder, then give it its name; an old folder of that name takes the other."""
     for path in [*staging.rglob("*"), staging]:
         sync(path)
-    reach("publish")
+    fault_point("publish")
     _replace(staging, directory)
     sync(directory.parent)
 

@@ -20,7 +20,7 @@ from typing import Any, Self
 from fleetrec.checkpoint.publish import make_hidden, put_in_place
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, FleetRecError
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Staging:
         if storage.is_local(self.url):
             _publish_local(storage.local_path(self.url), storage.local_path(self.target), text)
         else:
-            reach("publish")
+            fault_point("publish")
             storage.write_bytes(storage.join(self.target, MANIFEST), text.encode())
             self._delete_older_files()
 

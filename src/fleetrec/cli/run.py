@@ -15,7 +15,7 @@ from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import Job, RunOptions
 from fleetrec.core.env import has_rank, has_topology, read_topology
 from fleetrec.core.errors import ConfigError
-from fleetrec.core.leaving import leave
+from fleetrec.core.exit import exit_now
 from fleetrec.parallel.device import resolve_device
 from fleetrec.parallel.solo import SoloGroup
 from fleetrec.train.events import Observer, Observers
@@ -70,7 +70,7 @@ def run_job(
                 run_cluster(run, folder, command=command, resume=resume, log_dir=log_dir)
                 _say_what_is_left(run, folder)
     if has_topology():  # a supervisor waits for the end of this process
-        leave(0)
+        exit_now(0)
 
 
 def check_engines(job: Job) -> None:

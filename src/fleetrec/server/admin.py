@@ -1,40 +1,28 @@
-"""Requests about all that a server holds: saving, loading, looking at it."""
+"""Admin requests about all that a server holds: load, dump, stats, clear."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 import torch
 from pydantic import ValidationError
 
-from fleetrec.core.faults import reach
 from fleetrec.embedding.record import StoredTable
-from fleetrec.server.dense import WEIGHTS
+from fleetrec.server.dense import NUM_STEPS, WEIGHTS
 from fleetrec.server.shard import Shard
-from fleetrec.server.wire import Kind, Message, WireError, as_bytes
-
-
-def save(shard: Shard, message: Message) -> Message:
-    """Write this server's files of tables into folders that are there."""
-    with _wrong_fields():
-        wanted = message.plain()
-        directory = Path(wanted["directory"])
-        written = {}
-        for name, (count, version) in wanted["tables"].items():
-            written[name] = shard.write_table(
-                name, directory / name, shards_each=count, version=version
-            )
-            reach("save")
-    return Message(kind=Kind.OK, arrays=[as_bytes({"tables": written, "stats": shard.stats()})])
+from fleetrec.server.wire import Array, Kind, Message, WireError, as_bytes
 
 
 def dense(shard: Shard, _: Message) -> Message:
     """Return weights and optimizer state of the dense part."""
-    state = {key: value.numpy() for key, value in shard.dense.state().items()}
-    arrays = [np.atleast_1d(value).astype(np.float32) for value in state.values()]
-    return Message(kind=Kind.OK, arrays=[as_bytes([*state]), *arrays])
+    return Message(kind=Kind.OK, arrays=dense_arrays(shard.dense.state()))
+
+
+def dense_arrays(state: Mapping[str, torch.Tensor]) -> list[Array]:
+    """Return the keys of a dense state, then its values."""
+    arrays = [np.atleast_1d(value.numpy()).astype(np.float32) for value in state.values()]
+    return [as_bytes([*state]), *arrays]
 
 
 def dump(shard: Shard, message: Message) -> Message:
@@ -44,18 +32,17 @@ def dump(shard: Shard, message: Message) -> Message:
 
 
 def stats(shard: Shard, _: Message) -> Message:
-    """Return figures of every table, and what is served."""
+    """Return statistics of every table, and what is served."""
     told = {
         "tables": shard.stats(),
-        "versions": shard.versions(),
         "model": shard.model.to_plain(),
     }
     return Message(kind=Kind.OK, arrays=[as_bytes(told)])
 
 
 def load(shard: Shard, message: Message) -> None:
-    """Take up this server's portion of tables from files."""
-    with _wrong_fields():
+    """Load this server's shards of tables from files."""
+    with wrong_fields():
         wanted = message.plain()
         tables = [StoredTable.from_plain(table) for table in wanted["tables"]]
         exactly = bool(wanted["exactly"])
@@ -65,38 +52,41 @@ def load(shard: Shard, message: Message) -> None:
 
 
 def clear(shard: Shard, _: Message) -> None:
-    """Forget all rows."""
+    """Delete all rows."""
     shard.clear()
 
 
 def set_dense(shard: Shard, message: Message) -> None:
     """Replace weights and optimizer state of the dense part."""
     state: dict[str, torch.Tensor] = {}
-    with _wrong_fields():
+    with wrong_fields():
         for place, key in enumerate(message.plain()):
             state[str(key)] = torch.from_numpy(message.array(place + 1, np.float32).copy())
     size = len(shard.dense)
     if WEIGHTS not in state or len(state[WEIGHTS]) != size:
         raise WireError(f"expected {size} weights of the dense part")
-    for key, value in state.items():
-        if len(value) not in (1, size):
-            raise WireError(f"expected one or {size} numbers of {key}, got {len(value)}")
-        if key == "step":
-            state[key] = value[:1].reshape(())
+    segments = shard.model.dense_segments(shard.portion)
+    sizes = {str(index): last - first for index, first, last in segments}
+    for key in state.keys() - {WEIGHTS, NUM_STEPS}:
+        index, _, slot = key.partition("/")
+        if not slot or (index in sizes and len(state[key]) not in (1, sizes[index])):
+            raise WireError(f"expected <optimizer>/<slot> with one number or all, got {key}")
+        if slot == "step":
+            state[key] = state[key][:1].reshape(())
     shard.dense.load(state)
 
 
-LOOKS: Mapping[Kind, Callable[[Shard, Message], Message]] = MappingProxyType(
-    {Kind.SAVE: save, Kind.DENSE: dense, Kind.DUMP: dump, Kind.STATS: stats}
+READS: Mapping[Kind, Callable[[Shard, Message], Message]] = MappingProxyType(
+    {Kind.DENSE: dense, Kind.DUMP: dump, Kind.STATS: stats}
 )
-REPLACEMENTS: Mapping[Kind, Callable[[Shard, Message], None]] = MappingProxyType(
+WRITES: Mapping[Kind, Callable[[Shard, Message], None]] = MappingProxyType(
     {Kind.LOAD: load, Kind.CLEAR: clear, Kind.SET_DENSE: set_dense}
 )
 
 
 @contextlib.contextmanager
-def _wrong_fields() -> Iterator[None]:
-    """Say of plain data that lacks something, or has it wrong, that the message is wrong."""
+def wrong_fields() -> Iterator[None]:
+    """Turn a missing or wrong field into a WireError."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
