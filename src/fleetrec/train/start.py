@@ -75,13 +75,12 @@ class Starter:
         process that replaces another one repeats the all-gather, and gets the same.
         """
         rule_group = self._group.rule_group
-        is_restarted = bool(self._group.load_progress())
         own = Start()
-        if rule_group is not None and not is_restarted:
+        if rule_group is not None and not self._group.has_started:
             own = self._load(rule_group, resume=resume)
         gathered = self._group.all_gather(own.to_bytes(), key="start", pass_index=None)
         start = Start.from_bytes(gathered[CHIEF])
-        if rule_group is None or is_restarted:
+        if rule_group is None or self._group.has_started:
             self._load_local(start)
         return start
 
