@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fleetrec.parallel.strategy import Strategy
 from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
@@ -17,6 +16,7 @@ from fleetrec.config.yaml_dialect.locate import ZOO
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import Chain, StoredTable, WrittenTable
 from fleetrec.embedding.snapshot import Columns, live_candidates, live_rows
+from fleetrec.parallel.state import ModelState
 
 SLOTS = "click 1 2 3"
 DENSE = "dense_feature:2"
@@ -107,11 +107,18 @@ def tables_of(checkpoint: Path) -> list[tuple[str, str, StoredTable]]:
     ]
 
 
-def write_tables(strategy: Strategy, folder: Path) -> dict[str, StoredTable]:
-    """Let the tables of a strategy write themselves, as a checkpoint does."""
-    written = strategy.write_tables(folder, parent=None)
+def write_tables(state: ModelState, folder: Path) -> dict[str, StoredTable]:
+    """Write the tables of a model, as a checkpoint does."""
+    cut = state.cut(parent=None)
+    records = cut.write(str(folder))
+    cut.finish(published=False)
     return {
-        name: stored_table(folder / name, name=name, written=it) for name, it in written.items()
+        name: StoredTable(
+            name=name,
+            record=record,
+            chain=Chain(directories=(folder / name,), fingerprint=record.fingerprint),
+        )
+        for name, record in records.items()
     }
 
 

@@ -10,21 +10,20 @@ from pathlib import Path
 from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import console_logging, run_log
 from fleetrec.cli.progress import ProgressObserver
-from fleetrec.cli.rank import be_rank
 from fleetrec.cli.run_cluster import check_cluster, is_collective, run_cluster
 from fleetrec.cli.signals import StopRequest
-from fleetrec.cli.take_part import take_part
 from fleetrec.config.job import Job, RunOptions
 from fleetrec.core.env import has_rank, has_topology, read_topology
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.exit import exit_now
-from fleetrec.train.evaluator import Evaluator
+from fleetrec.parallel.device import resolve_device
+from fleetrec.parallel.solo import SoloGroup
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver
-from fleetrec.train.passes import Surroundings
+from fleetrec.train.context import RunContext, StoppedError
 from fleetrec.train.report import write_report
+from fleetrec.train.run import Evaluation, Training
 from fleetrec.train.run_folder import RunFolder
-from fleetrec.train.trainer import StoppedError, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +55,13 @@ def run_job(
                 _run(run, folder, resume=resume)
             elif is_collective(run) and has_rank():
                 watchers = (LogObserver(num_phases=len(run.phases)),)
+                from fleetrec.cli.rank import be_rank
+
                 be_rank(run, folder, resume=resume, log_dir=log_dir, watchers=watchers)
             elif has_topology():
                 watchers = (LogObserver(num_phases=1),)
+                from fleetrec.cli.take_part import take_part
+
                 take_part(run, folder, read_topology(), resume=resume, watchers=watchers)
             else:
                 told = (*arguments, "--log-dir", str(log_dir), "-o", f"mode={run.name}")
@@ -89,14 +92,14 @@ def run_watched(
     is_resumed = resume and run.kind == "train"
     run_id = (folder.run_id() if is_resumed else None) or secrets.token_hex(8)
     with StopRequest() as stop, ProgressObserver(run.name) as progress:
-        around = Surroundings(
+        context = RunContext(
             clock=time.monotonic,
             run_id=run_id,
             folder=folder,
             observer=Observers(*watchers, JsonObserver(folder.metrics), progress),
             should_stop=stop.is_requested,
         )
-        work = _prepare(run, around, resume=is_resumed)
+        work = _prepare(run, context, resume=is_resumed)
         folder.begin(
             run_id, fresh=not is_resumed
         )  # only now: the last run's log is not lost before
@@ -106,28 +109,29 @@ def run_watched(
                 work()
             except StoppedError as error:
                 logger.warning("%s", error)
-                option = "--resume" if run.save.rolling is None else "--continue_train"
-                logger.warning("go on with the same command and %s", option)
+                logger.warning("go on with the same command and %s", run.resume.flag)
                 raise KeyboardInterrupt from error
             finally:
                 write_report(folder, run)
             _say_what_is_left(run, folder)
 
 
-def _prepare(run: RunOptions, around: Surroundings, *, resume: bool) -> Callable[[], None]:
+def _prepare(run: RunOptions, context: RunContext, *, resume: bool) -> Callable[[], None]:
     """Open the data and build the models, so that nothing fails later that can fail now."""
+    group = SoloGroup(resolve_device(run.device))
     if run.kind == "train":
-        trainer = Trainer(run, around)
-        return lambda: trainer.train(resume=resume)
-    return Evaluator(run, around).infer
+        training = Training(run, group, context)
+        return lambda: training.run(resume=resume)
+    return Evaluation(run, group, context).run
 
 
 def _say_what_is_left(run: RunOptions, folder: RunFolder) -> None:
     logger.info("Runner %s Finish", run.name)
     last = str((run.num_epochs or 1) - 1)
-    if run.kind == "train" and run.save.checkpoint_path:
-        logger.info("checkpoint:      %s", run.save.checkpoint_path / last)
-    if run.kind == "train" and run.save.inference_path:
-        logger.info("inference model: %s", run.save.inference_path / last)
+    for rule in run.rules:
+        if rule.when == "end" and rule.do == "checkpoint" and "{pass}" in rule.path:
+            logger.info("checkpoint:      %s", rule.path.replace("{pass}", last))
+        if rule.when == "end" and rule.do == "inference":
+            logger.info("inference model: %s", rule.path.replace("{pass}", last))
     logger.info("logs:            %s", folder.path)
     logger.info("report:          %s", folder.report)

@@ -11,10 +11,8 @@ from typing import Literal
 
 from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import console_logging
-from fleetrec.cli.rank import be_rank
 from fleetrec.cli.run import check_engines, run_watched
 from fleetrec.cli.run_cluster import run_cluster
-from fleetrec.cli.take_part import take_part
 from fleetrec.config.job import RunOptions
 from fleetrec.config.pipeline_dialect.decode import (
     ONE_PROCESS,
@@ -34,12 +32,20 @@ from fleetrec.core.env import (
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.processes import Processes
 from fleetrec.models.pipeline_classes import pipeline_classes
-from fleetrec.train.continuing import open_newest, rolling_checkpoints
+from fleetrec.parallel.device import resolve_device
+from fleetrec.parallel.solo import SoloGroup
+from fleetrec.train.checkpoints import (
+    matching_phase,
+    open_newest,
+    progress_in,
+    read_phase,
+    step_checkpoints,
+)
+from fleetrec.train.context import RunContext
+from fleetrec.train.evaluate import PhaseEvaluation, write_result
 from fleetrec.train.events import Observer, Observers
-from fleetrec.train.judge import Judge, result_of
-from fleetrec.train.milestones import write_result
 from fleetrec.train.observers import StepLogObserver
-from fleetrec.train.phase import build_phase, part_for, read_phase
+from fleetrec.train.phase import build_phase
 from fleetrec.train.run_folder import RunFolder
 from fleetrec.train.summaries import open_summaries
 
@@ -149,6 +155,8 @@ def _be_rank(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
         watchers: list[Observer] = [StepLogObserver(interval=run.print_interval)]
         if place.index == 0:
             watchers += stack.enter_context(open_summaries(model_dir, run))
+        from fleetrec.cli.rank import be_rank
+
         folder, log_dir = RunFolder(path=model_dir), model_dir / "logs"
         be_rank(
             run,
@@ -172,16 +180,18 @@ def _take_part(run: RunOptions, model_dir: Path, *, continue_train: bool) -> Non
     with console_logging():
         watchers = [StepLogObserver(interval=run.print_interval)]
         folder = RunFolder(path=model_dir)
+        from fleetrec.cli.take_part import take_part
+
         take_part(run, folder, topology, resume=continue_train, watchers=watchers)
 
 
 def _check_new(run: RunOptions, model_dir: Path) -> None:
-    assert run.save.rolling is not None
-    found = rolling_checkpoints(model_dir, prefix=run.save.rolling.prefix)
+    assert run.resume.prefix is not None
+    found = step_checkpoints(str(model_dir), prefix=run.resume.prefix)
     if found:
         raise ConfigError(
             [
-                f"model_dir {model_dir} holds {found[0].name} of an earlier run; go on "
+                f"model_dir {model_dir} holds {Path(found[0]).name} of an earlier run; go on "
                 "with --continue_train, or choose another folder with --model_dir"
             ]
         )
@@ -197,17 +207,21 @@ def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_nam
     decoded = _decode(request, path, kind="infer")
     (run,) = decoded.job.runs
     with console_logging():
-        phase = build_phase(run.phases[0], run)
-        folder = open_newest(checkpoint or decoded.model_dir)
-        phase.strategy.load_weights(read_phase(folder, part_for(folder, phase)))
+        group = SoloGroup(resolve_device(run.device))
+        phase = build_phase(run.phases[0], run, group)
+        folder = open_newest(str(checkpoint or decoded.model_dir))
+        phase.state.load(read_phase(folder, matching_phase(folder, phase)), exact=False)
         assert run.evaluation is not None
-        judge = Judge(run.evaluation, phase, seed=run.seed, shard=phase.shard)
-        observer = Observers(StepLogObserver(interval=run.print_interval))
-        figures = judge.report(observer, time.monotonic, checkpoint=folder.path.name)
-        result = result_of(figures, step=int(folder.meta["position"]["step"]))
+        context = RunContext(
+            clock=time.monotonic,
+            run_id="",
+            folder=RunFolder(path=decoded.model_dir),
+            observer=Observers(StepLogObserver(interval=run.print_interval)),
+        )
+        evaluation = PhaseEvaluation(run.evaluation, phase, group, context, seed=run.seed)
+        metrics = evaluation.run(name=folder.path.name, key="eval", pass_index=None)
         target = decoded.model_dir / result_name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_result(target, result)
+        result = write_result(str(target), metrics, step=progress_in(folder).step)
         for name, value in sorted(result.items()):
             logger.info("%s = %.6g", name, value)
         logger.info("written to %s", target)

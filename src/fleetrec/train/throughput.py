@@ -1,15 +1,15 @@
-"""Rate and time left."""
+"""Samples per second and time left."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from fleetrec.train.events import Interval, Place, Tables
+from fleetrec.train.events import Interval, StepInfo, Tables
 
 T = TypeVar("T")
 Clock = Callable[[], float]
 
 
-class Pace:
+class Throughput:
     """Measures intervals, and splits them into waiting for data and working."""
 
     def __init__(self, clock: Clock) -> None:
@@ -32,14 +32,14 @@ class Pace:
                 self._waited += self._clock() - before
             yield item
 
-    def count(self, place: Place, *, num_samples: int) -> None:
-        """Note that a step is over."""
+    def count(self, info: StepInfo, *, num_samples: int) -> None:
+        """Count a step."""
         self._samples += num_samples
         if self._first_fraction is None:
-            self._first_fraction = place.fraction
+            self._first_fraction = info.fraction
 
     def end_interval(
-        self, place: Place, figures: dict[str, float], *, tables: Tables, costs: bool
+        self, info: StepInfo, metrics: Mapping[str, float], *, tables: Tables, costs: bool
     ) -> Interval:
         """Return the interval that ends now."""
         now = self._clock()
@@ -48,11 +48,11 @@ class Pace:
         self._interval_begin, self._waited, self._samples = now, 0.0, 0
         split = {"reader_cost": waited, "step_cost": seconds - waited} if costs else {}
         return Interval(
-            place=place,
+            info=info,
             seconds=seconds,
             samples_per_s=samples / seconds,
-            eta_s=self._eta(place.fraction, now - self._begin),
-            figures=figures,
+            eta_s=self._eta(info.fraction, now - self._begin),
+            metrics=metrics,
             costs=split,
             tables=tables,
         )
