@@ -49,7 +49,8 @@ class Staging:
             return cls(url=storage.join(target, f"files-{uuid.uuid4().hex[:16]}"), target=target)
         path = storage.local_path(target)
         with storage.storage_errors(target, doing="written"):
-            return cls(url=str(make_hidden(path)), target=target)
+            # Other processes may have another working directory.
+            return cls(url=str(make_hidden(path).absolute()), target=target)
 
     @classmethod
     def open(cls, url: str) -> Self:

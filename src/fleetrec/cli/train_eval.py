@@ -21,6 +21,7 @@ from fleetrec.config.pipeline_dialect.decode import (
     decode_pipeline,
 )
 from fleetrec.config.pipeline_dialect.edit import edits_of_arguments, edits_of_json
+from fleetrec.core import storage
 from fleetrec.core.env import (
     has_rank,
     has_topology,
@@ -133,23 +134,23 @@ def train_and_evaluate(request: Request, *, continue_train: bool) -> None:
     with console_logging():
         for notice in decoded.job.notices:
             logger.warning("%s", notice)
-        decoded.model_dir.mkdir(parents=True, exist_ok=True)
-        (decoded.model_dir / PIPELINE).write_text(decoded.text, encoding="utf-8")
-        folder = RunFolder(path=decoded.model_dir)
+        storage.write_bytes(storage.join(decoded.model_dir, PIPELINE), decoded.text.encode())
+        folder = run_folder_of(decoded.model_dir)
         if run.engine == "local_cluster":
             command = request.command(continue_train=continue_train)
-            log_dir = decoded.model_dir / "logs"
+            log_dir = folder.path / "logs"
             run_cluster(run, folder, command=command, resume=continue_train, log_dir=log_dir)
             return
-        with open_summaries(decoded.model_dir, run) as summaries:
+        with open_summaries(folder.path, run) as summaries:
             watchers = (StepLogObserver(interval=run.print_interval), *summaries)
             run_watched(run, folder, resume=continue_train, watchers=watchers)
 
 
-def _be_rank(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
+def _be_rank(run: RunOptions, model_dir: str, *, continue_train: bool) -> None:
     """Train as one of several ranks; the first of them looks after what is about all."""
     place = read_rank()
     keep_freed_memory()
+    folder = run_folder_of(model_dir)
     with contextlib.ExitStack() as stack:
         stack.enter_context(console_logging())
         watchers: list[Observer] = [StepLogObserver(interval=run.print_interval)]
@@ -162,13 +163,13 @@ def _be_rank(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
             run,
             folder,
             resume=continue_train,
-            log_dir=log_dir,
+            log_dir=folder.path / "logs",
             watchers=watchers,
             check=lambda: _check_new(run, model_dir),
         )
 
 
-def _take_part(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
+def _take_part(run: RunOptions, model_dir: str, *, continue_train: bool) -> None:
     """Be a server, or train as one of several workers."""
     topology = read_topology()
     is_supervised = read_status_path() is not None
@@ -197,14 +198,16 @@ def _check_new(run: RunOptions, model_dir: Path) -> None:
         )
 
 
-def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_name: str) -> None:
+def evaluate_checkpoint(request: Request, *, checkpoint: str | None, result_name: str) -> None:
     """Judge one checkpoint and write the figures into the model folder."""
-    path = request.path
-    if request.model_dir is not None and (Path(request.model_dir) / PIPELINE).is_file():
-        path = Path(request.model_dir) / PIPELINE
-    if path is None:
-        raise ConfigError(["--pipeline_config_path or --model_dir: required, but missing"])
-    decoded = _decode(request, path, kind="infer")
+    with contextlib.ExitStack() as stack:
+        path = request.path
+        written = storage.join(request.model_dir or ".", PIPELINE)
+        if request.model_dir is not None and storage.exists(written):
+            path = stack.enter_context(storage.local_file(written))
+        if path is None:
+            raise ConfigError(["--pipeline_config_path or --model_dir: required, but missing"])
+        decoded = _decode(request, path, kind="infer")
     (run,) = decoded.job.runs
     with console_logging():
         group = SoloGroup(resolve_device(run.device))

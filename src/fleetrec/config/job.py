@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from fleetrec.config.features import ColumnOptions, FeatureOptions
-from fleetrec.config.options import Options
+from fleetrec.config.options import Options, Url, to_text
 from fleetrec.config.rules import InferenceOptions, ResumeOptions, Rule, WarmStartOptions
 from fleetrec.config.schedules import ScheduleOptions
 
@@ -28,10 +28,6 @@ OptimizerName = Literal[
     "rmsprop_momentum",
     "ftrl_power",
 ]
-
-
-def _to_text(path: Any) -> Any:
-    return str(path) if isinstance(path, Path) else path
 
 
 class OptimizerOptions(Options):
@@ -128,7 +124,7 @@ class DatasetOptions(Options):
 
     name: str
     kind: Literal["DataLoader", "QueueDataset", "InMemoryDataset"] = "DataLoader"
-    data_path: Annotated[str, BeforeValidator(_to_text)]
+    data_path: Annotated[str, BeforeValidator(to_text)]
     more_paths: tuple[str, ...] = ()
     batch_size: int = Field(gt=0)
     sparse: tuple[str, ...] = ()
@@ -238,7 +234,7 @@ class RunOptions(Options):
     warm_start: WarmStartOptions = WarmStartOptions()
     print_interval: int = Field(default=20, gt=0)
     log_style: LogStyle = "epochs"
-    dump_path: Path | None = None
+    dump_path: Url | None = None
     show_costs: bool = False
     evaluation: EvaluationOptions | None = None
     summary_interval: int | None = Field(default=None, gt=0)

@@ -77,7 +77,7 @@ class DecodedPipeline:
 
     job: Job
     text: str
-    model_dir: Path
+    model_dir: str
 
 
 def decode_pipeline(
@@ -116,7 +116,7 @@ def decode_pipeline(
             notices=(*plainer.notices, *translator.notices),
         ),
         text=to_text(tree, schema),
-        model_dir=Path(pipeline.model_dir),
+        model_dir=pipeline.model_dir,
     )
 
 
