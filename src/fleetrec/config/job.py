@@ -10,6 +10,9 @@ from fleetrec.config.features import ColumnOptions, FeatureOptions
 from fleetrec.config.options import Options
 from fleetrec.config.schedules import ScheduleOptions
 
+# Progress lines by batches of an epoch, as PaddleRec's, or by steps of the run, as EasyRec's.
+LogStyle = Literal["epochs", "steps"]
+
 # By the words of torch: float32; two numbers of bfloat16 in the place of each; one of them.
 MatmulPrecision = Literal["highest", "high", "medium"]
 
@@ -273,6 +276,7 @@ class RunOptions(Options):
     save: SaveOptions = SaveOptions()
     warm_start: WarmStartOptions = WarmStartOptions()
     print_interval: int = Field(default=20, gt=0)
+    log_style: LogStyle = "epochs"
     dump_path: Path | None = None
     show_costs: bool = False
     evaluation: EvaluationOptions | None = None
@@ -280,9 +284,15 @@ class RunOptions(Options):
 
 
 class Job(Options):
-    """A job file: runs in the order in which they happen."""
+    """A job file: runs in the order in which they happen.
+
+    ``folder`` is where runs write logs and metrics; None: each into a folder of its own below
+    ``--log-dir``. ``files`` are texts by name that are written there when a run begins.
+    """
 
     source: Path
     workspace: Path
     runs: tuple[RunOptions, ...]
     notices: tuple[str, ...] = ()
+    folder: Path | None = None
+    files: Mapping[str, str] = Field(default_factory=dict)

@@ -246,6 +246,7 @@ class _Translator:
                 else None,
             ),
             print_interval=train.log_step_count_steps,
+            log_style="steps",
             evaluation=evaluation,
             summary_interval=train.save_summary_steps,
         )
