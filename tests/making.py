@@ -10,8 +10,7 @@ from safetensors.numpy import load_file
 
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.tables import stored_tables
-from fleetrec.cli.job import load_job
-from fleetrec.cli.run import run_job
+from fleetrec.cli.run import RunRequest, run_command
 from fleetrec.config.yaml_dialect.locate import ZOO
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import Chain, StoredTable, WrittenTable
@@ -81,8 +80,7 @@ def write_job(job: dict[str, Any], path: Path) -> Path:
 
 def run(job: Path | str, *overrides: str, resume: bool = False) -> None:
     """Run a job in this process; folders are made below the current directory."""
-    loaded = load_job(str(job), overrides=overrides)
-    run_job(loaded, backend=None, resume=resume, log_dir=Path("logs"))
+    run_command(RunRequest(model=str(job), overrides=overrides), resume=resume)
 
 
 def tensors_of(checkpoint: Path) -> dict[str, bytes]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fleetrec.config.document import Document, read_document
-from fleetrec.config.job import Job, RunOptions
+from fleetrec.config.job import Job, PhaseOptions, RunOptions
+from fleetrec.config.options import PlainOptions
 from fleetrec.config.pipeline_dialect.decode import (
     ONE_PROCESS,
     Changes,
@@ -15,11 +16,11 @@ from fleetrec.config.pipeline_dialect.decode import (
     decode_pipeline,
 )
 from fleetrec.config.pipeline_dialect.edit import Edit
+from fleetrec.config.processes import Processes
 from fleetrec.config.yaml_dialect.decode import ModelOptionsOf, decode
 from fleetrec.config.yaml_dialect.locate import locate_job
 from fleetrec.config.yaml_dialect.override import override
 from fleetrec.core.errors import ConfigError
-from fleetrec.core.processes import Processes
 
 PIPELINE_FILE = "pipeline.config"  # how a model folder keeps the pipeline that was run
 NO_CHANGES = Changes()
@@ -84,6 +85,40 @@ def dialect_of(path: Path) -> Dialect:
     return "pipeline" if _PIPELINE_FIELD.search(text) else "yaml"
 
 
+def probably_starts_processes(request: JobRequest) -> bool:
+    """Return whether a run of a job seems to be several processes, without loading its models.
+
+    Problems are left to ``load_job``.
+    """
+    try:
+        path = locate_job(request.source).path
+        if dialect_of(path) == "pipeline":
+            has_gpus = "num_gpus_per_worker" in path.read_text(encoding="utf-8")
+            return has_gpus or request.processes.num_workers > 1
+        document = override(read_document(path), request.overrides)
+    except (ConfigError, OSError, UnicodeDecodeError):
+        return False
+    names = _mode(document)
+    return any(str(one.get("name")) in names and _is_several(one) for one in _runners(document))
+
+
+def _is_several(runner: Mapping[str, Any]) -> bool:
+    has_gpus = runner.get("device") == "gpu" and len(str(runner.get("selected_gpus"))) > 1
+    return has_gpus or str(runner.get("class")).startswith("local_cluster")
+
+
+def without_model_classes(job: Job) -> Job:
+    """Return a job whose options of models are plain data, for a process that loads no models."""
+
+    def plain(phase: PhaseOptions) -> PhaseOptions:
+        return phase.model_copy(
+            update={"model": PlainOptions.model_validate(phase.model.to_plain())}
+        )
+
+    runs = [run.model_copy(update={"phases": tuple(map(plain, run.phases))}) for run in job.runs]
+    return job.model_copy(update={"runs": tuple(runs)})
+
+
 def _load_pipeline(path: Path, request: JobRequest, components: Components) -> Job:
     edits = [*request.changes.edits, *map(_edit, request.overrides)]
     decoded = decode_pipeline(
@@ -136,13 +171,22 @@ def _check_yaml_flags(path: Path, request: JobRequest) -> None:
 
 def _infer_mode(document: Document) -> list[str]:
     """Return the assignment that makes ``mode`` the inference runners of a job, if it has any."""
-    data: Mapping[str, Any] = document.data if isinstance(document.data, dict) else {}
-    runners = [one for one in data.get("runner") or () if isinstance(one, dict)]
+    mode = _mode(document)
+    runners = _runners(document)
     infer = [str(one.get("name")) for one in runners if str(one.get("class")).endswith("infer")]
-    mode = data.get("mode")
-    chosen = [mode] if isinstance(mode, str) else mode if isinstance(mode, list) else []
-    names = [name for name in infer if name in chosen] or infer
+    names = [name for name in infer if name in mode] or infer
     return [f"mode=[{', '.join(names)}]"] if names else []
+
+
+def _mode(document: Document) -> list[str]:
+    """Return the names of the runners that run."""
+    mode = document.data.get("mode") if isinstance(document.data, dict) else None
+    return [str(name) for name in mode] if isinstance(mode, list) else [str(mode)]
+
+
+def _runners(document: Document) -> list[Mapping[str, Any]]:
+    found = document.data.get("runner") if isinstance(document.data, dict) else None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _evaluation_run(job: Job, run: RunOptions) -> RunOptions:

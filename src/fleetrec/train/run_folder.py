@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from fleetrec.core.errors import CheckpointError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """``logs/<model>.<runner>/``."""
+    """``logs/<model>.<runner>/``; ``files`` are texts by name that a run leaves there."""
 
     path: Path
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def log(self) -> Path:
@@ -49,6 +51,8 @@ class RunFolder:
         if fresh:
             for path in (self.log, self.metrics):
                 path.unlink(missing_ok=True)
+        for name, text in self.files.items():
+            (self.path / name).write_text(text, encoding="utf-8")
         self._identity.write_text(json.dumps({"run_id": run_id}) + "\n", encoding="utf-8")
 
     def run_id(self) -> str | None:
