@@ -1,11 +1,10 @@
 """One process of a run: the only one, a rank, a worker or a server, whoever started it."""
 
 import contextlib
-import dataclasses
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fleetrec._native import keep_freed_memory
@@ -48,35 +47,29 @@ def run_process(
     if place.role == "server":
         run_server(place, initial=None)
         return
+    resume = run.kind == "train" and (resume or place.incarnation > 0)
+    is_continued = resume or place.is_supervised or place.incarnation > 0
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
         group = join_group(run, place, should_stop=stop.is_requested)
-        identity = _identify(group, place, folder, resume=resume and run.kind == "train")
-        owns_folder = group.is_chief and not place.is_supervised
-        if owns_folder and identity.is_new:
-            check_new_run(run)
         outputs = OutputsObserver()
         own_observers = stack.enter_context(_open_observers(run, folder, group))
         context = RunContext(
             clock=time.monotonic,
-            run_id=identity.run_id,
+            run_id=(folder.run_id() if is_continued else None) or secrets.token_hex(8),
             folder=folder,
             observer=Observers(*own_observers, outputs, *observers),
             should_stop=stop.is_requested,
             journal=folder.metric_journal(place),
         )
-        own = with_worker_dump_path(run, group)
-        kind = Training if run.kind == "train" else Evaluation
-        work = kind(own, group, context)
+        work = _prepare(with_worker_dump_path(run, group), group, context, resume=resume)
+        owns_folder = group.is_chief and not place.is_supervised
         if owns_folder:
             # Only now: if a run cannot start, the log of the last one is still there.
-            folder.begin(identity.run_id, fresh=identity.is_new)
-            stack.enter_context(run_log(folder.log))
-            stack.callback(write_report, folder, run)
-            logger.info("Runner %s Begin", run.name)
+            is_new = not (is_continued or group.has_started)
+            stack.enter_context(_begin(run, context, is_new=is_new))
         try:
-            with _closing(work):
-                work.run(resume=resume or place.incarnation > 0)
+            work()
         except StoppedError as error:
             logger.warning("%s", error)
             if owns_folder:
@@ -86,20 +79,40 @@ def run_process(
             log_finish(run, folder, outputs)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Identity:
-    """The id of a run, the same in all its processes, and whether the run begins with this one."""
+def _prepare(
+    run: RunOptions, group: Group, context: RunContext, *, resume: bool
+) -> Callable[[], None]:
+    """Open the data and build the models, so that nothing fails later that can fail now."""
+    if run.kind == "train":
+        training = Training(run, group, context)
+        return lambda: _finish(lambda: training.run(resume=resume), training)
+    evaluation = Evaluation(run, group, context)
+    return lambda: _finish(evaluation.run, evaluation)
 
-    run_id: str
-    is_new: bool
+
+def _finish(work: Callable[[], None], owner: Training | Evaluation) -> None:
+    """Do the work, then leave the group as one that has finished or failed."""
+    finished = False
+    try:
+        work()
+        finished = True
+    finally:
+        owner.close(finished=finished)
 
 
-def _identify(group: Group, place: Place, folder: RunFolder, *, resume: bool) -> _Identity:
-    is_known = resume or place.is_supervised or place.incarnation > 0
-    own = (folder.run_id() if is_known else None) or secrets.token_hex(8)
-    run_id = group.broadcast(own.encode(), key="run_id", pass_index=None).decode()
-    # A chief that was restarted receives the id that it broadcast before.
-    return _Identity(run_id=run_id, is_new=not is_known and run_id == own)
+@contextlib.contextmanager
+def _begin(run: RunOptions, context: RunContext, *, is_new: bool) -> Iterator[None]:
+    """Prepare the run folder; in the block it gets the log, and at its end the report."""
+    folder = context.folder
+    if is_new:
+        check_new_run(run)
+    folder.begin(context.run_id, fresh=is_new)
+    with run_log(folder.log):
+        logger.info("Runner %s Begin", run.name)
+        try:
+            yield
+        finally:
+            write_report(folder, run)
 
 
 @contextlib.contextmanager
@@ -117,17 +130,6 @@ def _open_observers(run: RunOptions, folder: RunFolder, group: Group) -> Iterato
         if status is not None:
             observers.append(StatusObserver(status))
         yield observers
-
-
-@contextlib.contextmanager
-def _closing(work: Training | Evaluation) -> Iterator[None]:
-    """Leave the group of a run at the end of the block, as one that has finished or failed."""
-    finished = False
-    try:
-        yield
-        finished = True
-    finally:
-        work.close(finished=finished)
 
 
 def with_worker_dump_path(run: RunOptions, group: Group) -> RunOptions:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetrec.core.errors import CheckpointError
+from fleetrec.core.place import Place
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,13 @@ class RunFolder:
     def state_of(self, *, num_workers: int, num_servers: int) -> Path:
         """Return where the processes of a job of this shape keep what outlives them."""
         return self.servers / f"{num_workers}x{num_servers}"
+
+    def metric_journal(self, place: Place) -> Path | None:
+        """Return the file for metrics of single steps; None where nothing else stores steps."""
+        if not place.server_endpoints:
+            return None
+        folder = self.state_of(num_workers=place.num_workers, num_servers=place.num_servers)
+        return folder / f"worker.{place.rank}.counted"
 
     def begin(self, run_id: str, *, fresh: bool) -> None:
         """Note the identity of the run; a fresh run starts with empty logs."""
