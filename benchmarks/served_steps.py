@@ -14,6 +14,7 @@ from benchmarks.job import dataset, dnn_phase
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.data.loader import Loader
 from fleetrec.embedding.remote_lookup import RemoteLookup
+from fleetrec.embedding.sharding import WHOLE_TABLE
 from fleetrec.models.base import Model
 from fleetrec.parallel.flat import FlatParameters
 from fleetrec.server.client import ClientOptions, ServerClient
@@ -22,11 +23,10 @@ from fleetrec.server.push import Push, RowPush
 from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
-from fleetrec.server.spec import Portion, ServedModel, build_stores
+from fleetrec.server.spec import ServedModel, build_stores
 from fleetrec.server.wire import Kind, Message, as_bytes
 
 TARGET = 0.8
-WHOLE = Portion(index=0, count=1)
 NUM_BATCHES = 4
 STEPS_PER_ROUND = 12
 WARM_BYTES = 1 << 29
@@ -65,7 +65,7 @@ class Asked:
 @contextlib.contextmanager
 def asked(memory: Memory, model: ServedModel, requests: Sequence[Message]) -> Iterator[Asked]:
     """Serve a model, and introduce a worker to the server."""
-    service = Service(memory, ServiceOptions(portion=WHOLE, num_workers=1))
+    service = Service(memory, ServiceOptions(portion=WHOLE_TABLE, num_workers=1))
     with (
         contextlib.closing(memory),
         Endpoint(service, "127.0.0.1:0", security=Security(), num_workers=1) as endpoint,
@@ -142,7 +142,7 @@ def _served(model: Model) -> ServedModel:
 def _requests(model: Model, served: ServedModel, part: Path, *, batch_size: int) -> list[Message]:
     """Return a pull and a push of some batches, gradients by chance."""
     rng = np.random.default_rng(0)
-    lookup = RemoteLookup(model.embedding_collection(), build_stores(served, WHOLE))
+    lookup = RemoteLookup(model.embedding_collection(), build_stores(served, WHOLE_TABLE))
     found: list[Message] = []
     with Loader(dataset(part, batch_size=batch_size), seed=0).epoch(0) as batches:
         for batch in itertools.islice(batches, NUM_BATCHES):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fleetrec.parallel.strategy import Strategy
 from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
@@ -15,7 +16,6 @@ from fleetrec.config.yaml_dialect.locate import ZOO
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import Chain, StoredTable, WrittenTable
 from fleetrec.embedding.snapshot import Columns, live_candidates, live_rows
-from fleetrec.parallel.strategy import Strategy
 
 SLOTS = "click 1 2 3"
 DENSE = "dense_feature:2"

@@ -154,10 +154,13 @@ void bind_snapshot(nb::module_& module) {
       .def_prop_ro("version", [](const TableCut& self) { return self.cut.version(); })
       .def("write", &write, "directory"_a, nb::kw_only(), "kind"_a, "num_shards"_a = 1, "lsn"_a = 0,
            "sync"_a = false, "shards"_a = nb::none())
-      .def("commit", [](const TableCut& self) {
-        const nb::gil_scoped_release released;
-        commit_cut(*self.table, self.cut);
-      });
+      .def(
+          "commit",
+          [](const TableCut& self, std::optional<std::uint64_t> fingerprint) {
+            const nb::gil_scoped_release released;
+            commit_cut(*self.table, self.cut, fingerprint);
+          },
+          nb::kw_only(), "fingerprint"_a = nb::none());
   nb::class_<BlockReader>(module, "ShardFile", nb::is_final())
       .def(nb::init<const std::filesystem::path&>(), "path"_a,
            nb::call_guard<nb::gil_scoped_release>())

@@ -27,7 +27,7 @@ void Cut::check_current(const Table& table) const {
   }
 }
 
-void commit_cut(Table& table, const Cut& cut) {
+void commit_cut(Table& table, const Cut& cut, std::optional<std::uint64_t> fingerprint) {
   const std::lock_guard lock(table.mutex());
   cut.check_current(table);
   if (!cut.fingerprint_) {
@@ -39,7 +39,7 @@ void commit_cut(Table& table, const Cut& cut) {
     const auto num_written = static_cast<std::ptrdiff_t>(cut.num_tombstones_[b]);
     tombstones.erase(tombstones.begin(), tombstones.begin() + num_written);
   }
-  table.set_last_cut({cut.version_, *cut.fingerprint_});
+  table.set_last_cut({cut.version_, fingerprint.value_or(*cut.fingerprint_)});
 }
 
 }  // namespace fleetrec

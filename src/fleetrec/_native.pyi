@@ -779,8 +779,11 @@ class Cut:
                 committed since this one began.
         """
 
-    def commit(self) -> None:
+    def commit(self, *, fingerprint: int | None = None) -> None:
         """Make what was written the parent of the next delta, and forget older tombstones.
+
+        Args:
+            fingerprint: That of all files of the snapshot, if other processes wrote some of them.
 
         Raises:
             RuntimeError: Nothing was written, or the table was cleared or another cut committed

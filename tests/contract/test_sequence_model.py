@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from fleetrec.parallel.single import SingleStrategy
 from torch import nn
 
 from fleetrec.config.job import OptimizerOptions
@@ -18,7 +19,6 @@ from fleetrec.embedding.table import Initializer, TableConfig
 from fleetrec.export.inference import plan_inference
 from fleetrec.export.predictor import Predictor
 from fleetrec.models import base
-from fleetrec.parallel.single import SingleStrategy
 from fleetrec.tasks.binary import BinaryTask
 from making import columns_of, write_tables
 

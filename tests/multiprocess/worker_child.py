@@ -7,10 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+from fleetrec.parallel.cluster import join_cluster
+
 from fleetrec.cli.job import load_job
 from fleetrec.core.env import read_authority, read_token
 from fleetrec.core.topology import Topology
-from fleetrec.parallel.cluster import join_cluster
 from fleetrec.train.events import Observers
 from fleetrec.train.observers import JsonObserver
 from fleetrec.train.passes import Surroundings

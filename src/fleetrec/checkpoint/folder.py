@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import Any
 
 from fleetrec.checkpoint.publish import publish
+from fleetrec.checkpoint.staging import Staging
+from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError
 
 MANIFEST = "MANIFEST.json"
@@ -89,8 +91,23 @@ def write_folder(
     publish(directory, write)
 
 
-def open_folder(directory: Path, *, kind: str) -> Folder:
+def publish_folder(
+    staging: Staging, *, contents: Mapping[str, bytes], meta: Mapping[str, Any]
+) -> None:
+    """Write files into a staging folder, then publish all that is there with a manifest."""
+    for name, content in contents.items():
+        storage.write_bytes(storage.join(staging.url, name), content)
+    files: dict[str, Any] = {
+        name: {"bytes": num_bytes} for name, num_bytes in storage.sizes_below(staging.url).items()
+    }
+    files |= {name: _describe(content) for name, content in contents.items()}
+    version = FORMAT_VERSIONS[meta["kind"]]
+    staging.publish({"format_version": version, **_finite(meta), "files": files})
+
+
+def open_folder(directory: Path | str, *, kind: str) -> Folder:
     """Read the manifest of a checkpoint or an inference model."""
+    directory = Path(directory)
     path = directory / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -114,9 +131,9 @@ def open_folder(directory: Path, *, kind: str) -> Folder:
     return Folder(path=directory, meta=manifest, files=files)
 
 
-def is_published(directory: Path) -> bool:
+def is_published(directory: Path | str) -> bool:
     """Tell whether a folder is complete."""
-    return (directory / MANIFEST).is_file()
+    return (Path(directory) / MANIFEST).is_file()
 
 
 def _describe(content: bytes) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import typer
 
 from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.checkpoint.tensors import read_tensors
-from fleetrec.train.continuing import open_newest
+from fleetrec.train.checkpoints import open_newest
 
 
 def show_variables(path: Path) -> None:

@@ -29,7 +29,7 @@ class MetricsTail:
 
     def _report(self, record: Mapping[str, Any]) -> None:
         if record["event"] == "saved":
-            self._observer.saved(record["what"], Path(record["path"]), epoch=record["epoch"])
+            self._observer.saved(record["what"], record["path"], epoch=record["epoch"])
         elif record["event"] == "pass":
             figures = {k: float("nan") if v is None else v for k, v in record["figures"].items()}
             self._observer.pass_done(
@@ -39,7 +39,7 @@ class MetricsTail:
                     epoch=record["epoch"],
                     seconds=record["seconds"],
                     samples_per_s=record["samples_per_s"],
-                    figures=figures,
+                    metrics=figures,
                     tables=record["tables"],
                 )
             )

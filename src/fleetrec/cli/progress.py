@@ -6,7 +6,7 @@ from typing import Self
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fleetrec.cli.logs import shared_console
-from fleetrec.train.events import Interval, PassDone, Place
+from fleetrec.train.events import Interval, PassDone, StepInfo
 
 
 class ProgressObserver:
@@ -35,20 +35,20 @@ class ProgressObserver:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def step(self, place: Place) -> None:
+    def step(self, info: StepInfo) -> None:
         """Move the bar."""
-        where = f"{self._title} epoch {place.epoch} batch {place.batch}"
-        self._progress.update(self._task, completed=place.fraction, description=where)
+        where = f"{self._title} epoch {info.epoch} batch {info.batch}"
+        self._progress.update(self._task, completed=info.fraction, description=where)
 
     def interval(self, interval: Interval) -> None:
         """Show the figures of an interval."""
-        wanted = [n for n in interval.figures if n.startswith(("AUC", "LOSS"))]
-        figures = [f"{name} {interval.figures[name]:.4f}" for name in wanted]
+        wanted = [n for n in interval.metrics if n.startswith(("AUC", "LOSS"))]
+        figures = [f"{name} {interval.metrics[name]:.4f}" for name in wanted]
         text = "  ".join([f"{interval.samples_per_s:,.0f} samples/s", *figures])
         self._progress.update(self._task, figures=text)
 
     def pass_done(self, done: PassDone) -> None:
         """Leave it to the log."""
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, url: str, *, epoch: int) -> None:
         """Leave it to the log."""

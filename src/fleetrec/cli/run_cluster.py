@@ -76,8 +76,7 @@ def run_cluster(
         finally:
             write_report(folder, run)
         if outcome.was_stopped and run.kind == "train":
-            option = "--resume" if run.save.rolling is None else "--continue_train"
-            logger.warning("stopped; go on with the same command and %s", option)
+            logger.warning("stopped; go on with the same command and %s", run.resume.flag)
         end_unless_well(outcome, log_dir)
     forget_servers(folder, keep=None)
 

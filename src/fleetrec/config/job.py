@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from fleetrec.config.features import ColumnOptions, FeatureOptions
 from fleetrec.config.options import Options
+from fleetrec.config.rules import InferenceOptions, ResumeOptions, Rule, WarmStartOptions
 from fleetrec.config.schedules import ScheduleOptions
 
 # Progress lines by batches of an epoch, as PaddleRec's, or by steps of the run, as EasyRec's.
@@ -160,55 +161,11 @@ class PhaseOptions(Options):
     dataset: DatasetOptions
 
 
-class RollingOptions(Options):
-    """Checkpoints by the number of steps, of which the newest ``keep`` stay; 0: all.
-
-    They are named ``<prefix><step>``. One is written before the first step, then every so many
-    steps or seconds, and at the end.
-    """
-
-    path: Path
-    prefix: str = "model.ckpt-"
-    every_steps: int | None = Field(default=None, gt=0)
-    every_seconds: float | None = Field(default=None, gt=0)
-    keep: int = Field(default=10, ge=0)
-
-
 class EvaluationOptions(Options):
-    """Data that a model is judged on after every rolling checkpoint; all of it, or some samples."""
+    """Data on which a model is evaluated while it trains; all of it, or some samples."""
 
     dataset: DatasetOptions
     num_samples: int | None = Field(default=None, gt=0)
-
-
-class SaveOptions(Options):
-    """What a training run leaves behind, and when. Intervals of 0 mean: only at the end."""
-
-    checkpoint_path: Path | None = None
-    checkpoint_interval: int = Field(default=1, ge=0)
-    checkpoint_base_interval: int = Field(default=1, gt=0)
-    inference_path: Path | None = None
-    inference_interval: int = Field(default=1, ge=0)
-    feeds: tuple[str, ...] = ()
-    fetches: tuple[str, ...] = ()
-    step_path: Path | None = None
-    step_interval: int = Field(default=0, ge=0)
-    rolling: RollingOptions | None = None
-
-
-class WarmStartOptions(Options):
-    """Where weights come from before the first step.
-
-    ``newest`` lets ``partial_path`` be a folder of checkpoints. ``renames`` is a file with two
-    names per line, of a variable here and in the checkpoint.
-    """
-
-    path: Path | None = None
-    partial_path: Path | None = None
-    variables: tuple[str, ...] = ()
-    frozen: tuple[str, ...] = ()
-    newest: bool = False
-    renames: Path | None = None
 
 
 class DeviceOptions(Options):
@@ -261,7 +218,8 @@ class ClusterOptions(Options):
 class RunOptions(Options):
     """One entry of ``mode``: a training or an inference.
 
-    A training ends after ``num_epochs`` (None: never) or ``num_steps``, whichever comes first.
+    A training ends after ``num_epochs`` (None: never) or ``num_steps``, whichever comes first. One
+    checkpoint in ``checkpoint_base_interval`` holds whole tables, the others what has changed.
     """
 
     name: str
@@ -273,7 +231,10 @@ class RunOptions(Options):
     num_epochs: int | None = Field(default=1, gt=0)
     num_steps: int | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0)
-    save: SaveOptions = SaveOptions()
+    rules: tuple[Rule, ...] = ()
+    checkpoint_base_interval: int = Field(default=1, gt=0)
+    inference: InferenceOptions = InferenceOptions()
+    resume: ResumeOptions = ResumeOptions()
     warm_start: WarmStartOptions = WarmStartOptions()
     print_interval: int = Field(default=20, gt=0)
     log_style: LogStyle = "epochs"

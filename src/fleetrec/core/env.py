@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.launchers.precedence import place_of
+from fleetrec.core.place import Place
 from fleetrec.core.processes import Processes
 from fleetrec.core.topology import RankPlace, Role, Topology
 
@@ -38,6 +40,11 @@ HAS_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 STORE = "FLEETREC_STORE"
 
 LAUNCHER = "start it with python -m fleetrec.launch_ps, or set the variable"
+
+
+def read_place() -> Place | None:
+    """Return who this process is; None if no launcher started it."""
+    return place_of(os.environ)
 
 
 def has_rank() -> bool:
@@ -123,7 +130,7 @@ def read_snapshot_bytes() -> int | None:
 
 
 def read_faults_path() -> Path | None:
-    """Return the folder that orders this process of a job to die somewhere; see core.faults."""
+    """Return the folder with the faults to inject into this process; see core.fault_points."""
     folder = _path(FAULTS)
     if folder is None or not has_topology():
         return None

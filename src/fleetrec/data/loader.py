@@ -105,8 +105,14 @@ class Loader:
         return dataclasses.replace(inputs, dense=dense)
 
     @contextlib.contextmanager
-    def epoch(self, epoch: int, *, start: Cursor | None = None) -> Iterator[Iterator[Batch]]:
-        """Give the batches of one epoch from ``start`` on; leaving the block stops the threads."""
+    def epoch(
+        self, epoch: int, *, start: Cursor | None = None, event_time: int | None = None
+    ) -> Iterator[Iterator[Batch]]:
+        """Give the batches of one epoch from ``start`` on; leaving the block stops the threads.
+
+        Samples that carry no time of their own happened at ``event_time``; without one, every epoch
+        counts as a day.
+        """
         start = start or Cursor()
         with contextlib.ExitStack() as stack:
             if self._options.kind == "InMemoryDataset":
@@ -119,7 +125,9 @@ class Loader:
                     decoded = stack.enter_context(ahead)
             if self._shard_of_samples.count > 1:
                 decoded = map(self._portion, decoded)
-            yield self._batches(decoded, event_time=event_time_of(epoch))
+            if event_time is None:
+                event_time = event_time_of(epoch)
+            yield self._batches(decoded, event_time=event_time)
 
     def load_into_memory(self) -> MemoryRows:
         """Read everything; later epochs do not read again."""

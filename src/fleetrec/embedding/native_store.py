@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import math
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,19 +17,23 @@ from fleetrec.core.errors import CheckpointError, MismatchError
 from fleetrec.core.event_time import SECONDS_PER_DAY
 from fleetrec.embedding.record import (
     ParentRecord,
+    ShardRecord,
     StoredTable,
     TableIdentity,
     TableRecord,
     WrittenTable,
     to_hex,
 )
-from fleetrec.embedding.snapshot import Columns, live_rows, open_shards, translated
+from fleetrec.embedding.sharding import (
+    NUM_BUCKETS,
+    WHOLE_TABLE,
+    TableShard,
+    merge_table_records,
+    num_shards_each,
+)
+from fleetrec.embedding.snapshot import SUFFIX, Columns, live_rows, open_shards, translated
 from fleetrec.embedding.store import Store
 from fleetrec.embedding.table import RowOptimizer, TableConfig
-
-SHARD_BYTES = 1 << 26  # of weights, roughly: a small table is one file
-MAX_SHARDS = 1024
-ALL_BUCKETS = (0, 1024)
 
 
 class NativeStore(Store):
@@ -40,10 +45,10 @@ class NativeStore(Store):
         optimizer: RowOptimizer,
         *,
         seed: int,
-        buckets: tuple[int, int] = ALL_BUCKETS,
+        shard: TableShard = WHOLE_TABLE,
     ) -> None:
         self._config = config
-        self._buckets = buckets
+        self.shard = shard
         self.table = Table(
             name=config.name,
             dim=config.dim,
@@ -55,13 +60,18 @@ class NativeStore(Store):
             hyperparameters=dict(optimizer.hyperparameters),
             guards=dict(optimizer.guards),
             admission=dataclasses.astuple(config.admission),
-            buckets=buckets,
+            buckets=shard.buckets,
         )
-        self._identity = identity_of(config, optimizer, seed=seed)
+        self.identity = identity_of(config, optimizer, seed=seed)
         self._fingerprint: str | None = None  # of the snapshot that was committed or read last
 
     def __len__(self) -> int:
         return len(self.table)
+
+    @property
+    def config(self) -> TableConfig:
+        """Return how the table is configured."""
+        return self._config
 
     @property
     def dim(self) -> int:
@@ -88,35 +98,33 @@ class NativeStore(Store):
             parent: Where the snapshot committed or read last is; what changed since then is
                 written. None: everything is.
         """
-        directory.mkdir(parents=True)
-        cut = Cut(self.table)
-        figures = cut.write(
-            directory, kind="base" if parent is None else "delta", num_shards=self._num_shards()
-        )
-        fingerprint, stats = to_hex(figures["fingerprint"]), self.table.stats()
-        record = TableRecord(
-            identity=self._identity,
-            kind="base" if parent is None else "delta",
-            parent=self._parent_record(parent),
-            version=figures["version"],
-            fingerprint=fingerprint,
-            rows=stats["rows"],
-            candidates=stats["candidates"],
-            created=stats["created"],
-            evicted=stats["evicted"],
-        )
+        cut = self.cut()
+        record = cut.write(directory, parent=parent)
+        return WrittenTable(record=record, commit=cut.commit)
 
-        def commit() -> None:
-            cut.commit()
-            self._fingerprint = fingerprint
+    def cut(self, *, least: int = 0) -> "TableCut":
+        """Fix the content of the table as it is now, to be written while training goes on.
 
-        return WrittenTable(record=record, commit=commit)
+        Args:
+            least: The version of the table is raised to this first, if it is lower: the shards of
+                one snapshot must have the same version.
+        """
+        return TableCut(self, least=least)
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the snapshot that the next delta builds on; None: only a base can be written."""
+        return self._fingerprint
+
+    def continue_from(self, fingerprint: str | None) -> None:
+        """Note which snapshot the next delta builds on, once it is committed."""
+        self._fingerprint = fingerprint
 
     def load(self, stored: StoredTable) -> None:
         """Take up a table exactly; it is empty after an error."""
         record, where = stored.record, stored.chain.path
         self.clear()
-        differences = record.identity.differences(self._identity)
+        differences = record.identity.differences(self.identity)
         if differences:
             raise MismatchError(
                 f"{where}: table {stored.name} cannot go on from here: {'; '.join(differences)}"
@@ -126,7 +134,10 @@ class NativeStore(Store):
         if to_hex(figures["fingerprint"]) != record.fingerprint:
             self.clear()
             raise CheckpointError(f"{where}: damaged: these are not the files of the manifest")
-        self.table.restore_counts(created=record.created, evicted=record.evicted)
+        if self.shard.index == 0:  # what was counted is counted once
+            self.table.restore_counts(created=record.created, evicted=record.evicted)
+        else:
+            self.table.restore_counts(created=0, evicted=0)
         self._fingerprint = record.fingerprint
 
     def load_rows(self, stored: StoredTable) -> None:
@@ -156,26 +167,17 @@ class NativeStore(Store):
 
     def _held(self, block: Columns) -> Columns:
         """Return the rows that belong here, where others hold the rest."""
-        if self._buckets == ALL_BUCKETS:
+        if self.shard.count == 1:
             return block
+        first, last = self.shard.buckets
         buckets_N = self.table.buckets_of(block["ids"].view(np.int64))
-        is_held_N = (buckets_N >= self._buckets[0]) & (buckets_N < self._buckets[1])
+        is_held_N = (buckets_N >= first) & (buckets_N < last)
         return {name: column[is_held_N] for name, column in block.items()}
 
     def clear(self) -> None:
         """Forget all rows."""
         self.table.clear()
         self._fingerprint = None
-
-    def _num_shards(self) -> int:
-        num_bytes = len(self.table) * 4 * self._config.dim
-        return min(MAX_SHARDS, 1 + num_bytes // SHARD_BYTES)
-
-    def _parent_record(self, parent: str | None) -> ParentRecord | None:
-        if parent is None:
-            return None
-        assert self._fingerprint is not None
-        return ParentRecord(path=parent, fingerprint=self._fingerprint)
 
     def evict(self, *, now: int) -> int:
         """Give up rows by the rules of the table; returns how many."""
@@ -193,10 +195,101 @@ class NativeStore(Store):
             )
             num_removed += len(removed)
         if rule.max_rows is not None:  # of which a part of the table has its part
-            first, last = self._buckets
-            capacity = -(-rule.max_rows * (last - first) // ALL_BUCKETS[1])
+            first, last = self.shard.buckets
+            capacity = -(-rule.max_rows * (last - first) // NUM_BUCKETS)
             num_removed += len(self.table.evict_beyond(capacity=capacity))
         return num_removed
+
+
+class TableCut:
+    """The table of a store as it was at one moment. Write it once, publish the files, commit.
+
+    Without the commit, the next snapshot holds everything that this one was to hold.
+    """
+
+    def __init__(self, store: NativeStore, *, least: int) -> None:
+        self._store = store
+        self._cut = Cut(store.table, least=least)
+        self._stats = store.table.stats()
+        self._fingerprint: str | None = None  # of what was written, if that is a whole table
+
+    @property
+    def version(self) -> int:
+        """Of the table at the cut; the same in all shards of one snapshot."""
+        return self._cut.version
+
+    def write(self, directory: Path, *, parent: str | None) -> TableRecord:
+        """Write a table that this process holds alone into a new folder.
+
+        Args:
+            directory: Where the files go.
+            parent: Where the snapshot committed or read last is; what changed since then is
+                written. None: everything is.
+        """
+        store = self._store
+        assert store.shard.count == 1, "one of several holders writes its own files: write_shard"
+        record = None
+        if parent is not None:
+            assert store.fingerprint is not None, "a delta needs a snapshot that it builds on"
+            record = ParentRecord(path=parent, fingerprint=store.fingerprint)
+        directory.mkdir(parents=True)
+        part = self.write_shard(
+            directory,
+            parent=store.fingerprint if record else None,
+            shards_each=num_shards_each(store.config, [self._stats]),
+        )
+        merged = merge_table_records(store.identity, [part], parent=record)
+        self._fingerprint = merged.fingerprint
+        return merged
+
+    def write_shard(self, directory: Path, *, parent: str | None, shards_each: int) -> ShardRecord:
+        """Write this holder's files of a snapshot that all holders write together.
+
+        Files of an earlier attempt are replaced.
+
+        Args:
+            directory: An existing folder, the same for all holders.
+            parent: The fingerprint of the snapshot that a delta builds on. None: a base.
+            shards_each: How many files each holder writes.
+
+        Raises:
+            MismatchError: Here the table does not go on from ``parent``: only a base is possible.
+        """
+        store = self._store
+        if parent is not None and parent != store.fingerprint:
+            raise MismatchError(
+                f"table {store.config.name}: expected to write what changed since the snapshot "
+                f"{parent}, but shard {store.shard.index} of {store.shard.count} was last written "
+                f"or read as {store.fingerprint}; write a full checkpoint instead"
+            )
+        kind: Literal["base", "delta"] = "base" if parent is None else "delta"
+        first, last = store.shard.files(shards_each)
+        num_shards = shards_each * store.shard.count
+        for number in range(first, last):
+            (directory / f"{number:05d}-of-{num_shards:05d}{SUFFIX}").unlink(missing_ok=True)
+        figures = self._cut.write(directory, kind=kind, num_shards=num_shards, shards=(first, last))
+        return ShardRecord(
+            kind=kind,
+            version=figures["version"],
+            crcs=tuple(figures["crcs"]),
+            rows=self._stats["rows"],
+            candidates=self._stats["candidates"],
+            created=self._stats["created"],
+            evicted=self._stats["evicted"],
+        )
+
+    def commit(self, fingerprint: str | None = None) -> None:
+        """Let the next delta hold what changed since this cut. Due when the files are published.
+
+        Args:
+            fingerprint: That of the merged record, where several holders wrote the snapshot.
+        """
+        if fingerprint is None:
+            assert self._fingerprint is not None, "several holders commit a merged record"
+            self._cut.commit()
+        else:
+            self._cut.commit(fingerprint=int(fingerprint, 16))
+        self._store.continue_from(fingerprint or self._fingerprint)
 
 
 def identity_of(config: TableConfig, optimizer: RowOptimizer, *, seed: int) -> TableIdentity:

@@ -52,6 +52,18 @@ class TableRecord(Options):
     evicted: int
 
 
+class ShardRecord(Options):
+    """What one holder of a table says about the files that it wrote of a snapshot."""
+
+    kind: Literal["base", "delta"]
+    version: int
+    crcs: tuple[int, ...]  # of its files, in order
+    rows: int  # that it holds, also beside a delta; so are the others
+    candidates: int
+    created: int
+    evicted: int
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chain:
     """The folders of a base and of the deltas that follow it, in this order."""

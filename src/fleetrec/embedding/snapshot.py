@@ -6,7 +6,7 @@ The files are described in docs/formats/table-snapshot.md.
 # Shape suffixes: N rows.
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,12 @@ import numpy.typing as npt
 from fleetrec._native import ShardFile, SnapshotError
 from fleetrec.core.errors import CheckpointError
 from fleetrec.embedding.record import Chain, to_hex
+from fleetrec.embedding.sharding import TableShard, bucket_of, fingerprint_of
 
 Columns = Mapping[str, npt.NDArray[Any]]
 IdArray = npt.NDArray[np.uint64]
 
 SUFFIX = ".snap"
-NUM_BUCKETS = 1024
-_MASK = 2**64 - 1
 
 
 def live_rows(chain: Chain) -> Iterator[Columns]:
@@ -101,19 +100,6 @@ def translated() -> Iterator[None]:
         raise CheckpointError(str(error)) from error
 
 
-def bucket_of(one: int, *, has_range: bool) -> int:
-    """Return the bucket that an id falls into."""
-    return (one if has_range else _mix(one)) % NUM_BUCKETS
-
-
-def fingerprint_of(crcs: Iterable[int]) -> int:
-    """Return the fingerprint of files from their CRCs, in the order of shards."""
-    fingerprint = 0
-    for crc in crcs:
-        fingerprint = _mix((fingerprint + crc) & _MASK)
-    return fingerprint
-
-
 def _blocks(shards: Collection[ShardFile]) -> Iterator[tuple[str, Columns]]:
     for shard in shards:
         while (block := shard.next_block()) is not None:
@@ -136,9 +122,7 @@ def _shards_of(shards: list[ShardFile], ids: Collection[int]) -> list[ShardFile]
     return [
         shard
         for number, shard in enumerate(shards)
-        if not buckets.isdisjoint(
-            range(number * NUM_BUCKETS // size, (number + 1) * NUM_BUCKETS // size)
-        )
+        if not buckets.isdisjoint(range(*TableShard(index=number, count=size).buckets))
     ]
 
 
@@ -160,10 +144,3 @@ def _check_fingerprint(directory: Path, shards: list[ShardFile], expected: str |
 
 def _to_array(ids: Collection[int]) -> IdArray:
     return np.fromiter(ids, np.uint64, len(ids))
-
-
-def _mix(x: int) -> int:
-    x = (x + 0x9E3779B97F4A7C15) & _MASK
-    x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ x >> 27) * 0x94D049BB133111EB) & _MASK
-    return x ^ x >> 31

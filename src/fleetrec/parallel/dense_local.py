@@ -1,7 +1,7 @@
 """The dense network of one process, updated by its own optimizer."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -51,10 +51,9 @@ class LocalDense:
         self._step += 1
         return rates[-1]
 
-    @contextlib.contextmanager
-    def evaluation_weights(self) -> Iterator[None]:
+    def evaluation_weights(self) -> contextlib.AbstractContextManager[None]:
         """Do nothing: the weights of this process are those of the group."""
-        yield
+        return contextlib.nullcontext()
 
     def state(self) -> DenseState:
         """Return copies of weights and optimizer state."""

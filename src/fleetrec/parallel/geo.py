@@ -1,205 +1,259 @@
-"""Workers that learn on their own and exchange, every so many steps, what they have learnt."""
+"""Geo mode: workers train by themselves and exchange differences every few steps."""
 
 # Shape suffixes: N ids, D width of a row, P numbers of the dense network.
 
+import contextlib
 from collections.abc import Collection, Mapping
 
 import numpy as np
-import torch
 
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.batch import Batch
-from fleetrec.core.errors import ConfigError
+from fleetrec.core.progress import Progress
+from fleetrec.embedding.lookup import LookedUp
 from fleetrec.embedding.native_store import NativeStore
-from fleetrec.embedding.remote_lookup import RowUpdate, UniqueIds
+from fleetrec.embedding.remote_lookup import (
+    RemoteLookup,
+    Rows,
+    RowUpdate,
+    UniqueIds,
+)
 from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
-from fleetrec.parallel.cluster import Cluster
-from fleetrec.parallel.kept import join_kept
-from fleetrec.parallel.server import ServerStrategy
-from fleetrec.parallel.single import SingleStrategy
-from fleetrec.parallel.strategy import Step
-from fleetrec.server.link import Step as Told
+from fleetrec.parallel.dense_local import LocalDense
+from fleetrec.parallel.flat import Floats
+from fleetrec.parallel.rows import ClickLabels
+from fleetrec.parallel.rows_local import LocalRows
+from fleetrec.parallel.rows_server import servers_weights
+from fleetrec.parallel.worker_session import WorkerSession
+from fleetrec.server.parameter_client import StepUpdate
 from fleetrec.server.wire import Array
 
-# A server under this rule adds what it gets, with the sign turned around.
+# Under this optimizer a server adds what it gets, with the sign reversed.
 ADD = OptimizerOptions(name="sgd", lr=1.0)
 
 
-class GeoStrategy(ServerStrategy):
-    """A worker with rows, dense network and optimizer of its own.
+class GeoRows:
+    """Rows of this worker's own, beside those of the servers.
 
-    ``old`` is what the worker believes the servers have. Every ``geo_push_steps`` steps it sends
-    one of ``num_workers`` parts of (own - old), which the servers add. When it meets a row, or the
-    dense network, for the first time after that, it takes over what others did: own += server -
-    old. What is left of (own - old) at the end of a pass is sent as a whole.
+    ``base`` is what this worker believes the servers have. Every ``push_steps`` steps it sends
+    (own - base) / num_workers, which the servers add. When a row, or the dense network, occurs for
+    the first time after that, the changes of others are pulled: own += server - base. The rest of
+    (own - base) is sent at the end of a pass.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (own rows and those of the servers)
         self,
-        model: Model,
+        session: WorkerSession,
+        local: LocalRows,
+        stores: Mapping[str, NativeStore],
         *,
-        optimizer: OptimizerOptions,
-        device: torch.device,
         seed: int,
-        cluster: Cluster,
-        frozen: Collection[str] = (),
+        num_workers: int,
+        push_steps: int,
+        frozen: Collection[str],
     ) -> None:
-        _check_admission(model)
-        super().__init__(
-            model,
-            optimizer=ADD,
-            device=device,
-            seed=seed,
-            cluster=cluster,
-            frozen=frozen,
-            own_optimizers=False,
-        )
-        self._own = SingleStrategy(
-            model, optimizer=optimizer, device=device, seed=seed, frozen=frozen
-        )
-        self._old = {
+        collection = session.model.embedding_collection()
+        self._session = session
+        self._local = local
+        self._stores = stores
+        self._num_workers = num_workers
+        self._push_steps = push_steps
+        self._lookup = RemoteLookup(collection, session.client.stores, frozen=frozen)
+        self._click_labels = ClickLabels(session.model)
+        self._base_rows = {
             name: NativeStore(table, RowOptimizer(name=ADD.name), seed=seed)
-            for name, table in self._tables.items()
+            for name, table in collection.tables.items()
         }
-        self._old_P: Array | None = None
-        self._num_workers = cluster.topology.num_workers
-        self._push_steps = cluster.geo_push_steps
-        self._num_batches = self._sequence // 2  # a push of batch n is 2n; the rest after it 2n + 1
-        self._begin_round()
+        self._base_P: Floats | None = None
+        # The push of batch n has sequence 2n; the rest after it has 2n + 1.
+        self._num_batches = session.sequence // 2
+        self._payload = b""
+        self._reset_round()
 
-    def train_step(self, batch: Batch) -> Step:
-        """Learn from a batch here, and tell the servers if it is time."""
-        self._seed_step(self._num_batches + 1)
-        labels_B = batch.label(self._model.tasks[0].label) if self._counts_clicks else None
-        listed = self._lookup.list_ids(batch, labels_B=labels_B)
-        self._take_over({name: its.ids_N for name, its in listed.items()})
-        step = self._own.train_step(batch)
-        self.before_push(batch, step)
-        for name, its in listed.items():
-            self._seen[name].append(its)
+    @property
+    def prefetches(self) -> bool:
+        """Return False: most rows are here already."""
+        return False
+
+    def prefetch(self, batch: Batch) -> None:
+        """Do nothing."""
+
+    def start_prefetch(self) -> None:
+        """Do nothing."""
+
+    def pull(self, batch: Batch, *, training: bool) -> LookedUp:
+        """Look up the vectors of a batch: own ones in training, those of the servers else."""
+        if not training:
+            return self._lookup.fetch(batch, self._read_servers, training=False)
+        ids = self._lookup.list_ids(batch, labels_B=self._click_labels(batch))
+        self._pull_remote_changes({name: its.ids_N for name, its in ids.items()})
+        for name, its in ids.items():
+            self._touched[name].append(its)
+        return self._local.pull(batch, training=True)
+
+    def grad_square_sum(self, batch: Batch, looked_up: LookedUp) -> float:
+        """Return the sum of squares of the gradients of all rows of this worker's batch."""
+        return self._local.grad_square_sum(batch, looked_up)
+
+    def push(
+        self,
+        batch: Batch,
+        looked_up: LookedUp,
+        *,
+        step: int,
+        scale: float,
+        progress: Progress,
+    ) -> None:
+        """Update own rows, and send differences to the servers if they are due."""
+        self._local.push(batch, looked_up, step=step, scale=scale, progress=progress)
         self._num_batches += 1
         self._num_unsent += 1
         self._num_samples += batch.num_samples
         self._event_time = batch.event_time
+        self._payload = self._session.payload(progress)
         if self._num_batches % self._push_steps == 0:
-            self._push(1.0 / self._num_workers, sequence=2 * self._num_batches)
-        return step
+            self._push_touched()
 
-    def end_pass(self, *, epoch: int) -> None:
-        """Send all that servers do not have yet; then as other workers do."""
-        if self._num_samples:
-            self._push(1.0 / self._num_workers, sequence=2 * self._num_batches)
-        self._push_rest()
-        super().end_pass(epoch=epoch)
-        self._own.end_pass(epoch=epoch)
-        self._begin_round()
+    def end_pass(self, *, pass_index: int, now: int) -> None:
+        """Send all that the servers do not have yet, then end the pass as other workers do."""
+        if self._num_unsent:
+            self._push_touched()
+        self._push_all()
+        self._session.end_pass(pass_index=pass_index, now=now)
+        self._local.end_pass(pass_index=pass_index, now=now)
+        self._reset_round()
 
-    def num_waiting(self) -> int:
-        """Return how many steps the servers have heard nothing of."""
+    def num_pending_pushes(self) -> int:
+        """Return how many steps the servers do not have yet."""
         return self._num_unsent
 
-    def _begin_round(self) -> None:
+    def flush(self) -> None:
+        """Return when the servers have what was sent; differences wait for their round."""
+        self._session.sender.flush()
+
+    def _reset_round(self) -> None:
         self._num_unsent = 0
         self._num_samples = 0
         self._event_time = 0
-        self._is_dense_fresh = False
-        self._seen: dict[str, list[UniqueIds]] = {name: [] for name in self._tables}
-        self._fresh: dict[str, Array] = {name: np.zeros(0, np.int64) for name in self._tables}
+        self._is_dense_synced = False
+        self._touched: dict[str, list[UniqueIds]] = {name: [] for name in self._stores}
+        self._synced_ids: dict[str, Array] = {n: np.zeros(0, np.int64) for n in self._stores}
 
-    def _take_over(self, ids: Mapping[str, Array]) -> None:
-        """Take up what others did to rows that occur for the first time in this round."""
+    def _read_servers(
+        self,
+        listed: Mapping[str, UniqueIds],
+        *,
+        training: bool,  # noqa: ARG002
+    ) -> Mapping[str, Rows]:
+        wanted = {name: its.ids_N for name, its in listed.items()}
+        return self._session.client.pull(wanted, sequence=0, wants_dense=False)[0]
+
+    def _pull_remote_changes(self, ids: Mapping[str, Array]) -> None:
+        """Add what others did to the rows that occur for the first time in this round."""
         new = {
-            name: np.setdiff1d(ids_N, self._fresh[name], assume_unique=True)
+            name: np.setdiff1d(ids_N, self._synced_ids[name], assume_unique=True)
             for name, ids_N in ids.items()
         }
-        if self._is_dense_fresh and not any(map(len, new.values())):
+        if self._is_dense_synced and not any(map(len, new.values())):
             return
-        rows, dense_P = self._link.pull(
+        rows, dense_P = self._session.client.pull(
             new,
-            sequence=self._num_batches + 1,  # not 0, so that rows nobody has come as new ones
-            wants_dense=not self._is_dense_fresh,
+            sequence=self._num_batches + 1,  # not 0, so that missing rows come as new ones
+            wants_dense=not self._is_dense_synced,
         )
         for name, new_N in new.items():
-            self._take_rows(name, new_N, rows[name].rows_ND)
-            self._fresh[name] = np.concatenate([self._fresh[name], new_N])
-        if not self._is_dense_fresh:
-            self._take_dense(dense_P.copy())
-            self._is_dense_fresh = True
+            self._add_row_changes(name, new_N, rows[name].rows_ND)
+            self._synced_ids[name] = np.concatenate([self._synced_ids[name], new_N])
+        if not self._is_dense_synced:
+            self._add_dense_changes(dense_P.copy())
+            self._is_dense_synced = True
 
-    def _take_rows(self, name: str, ids_N: Array, server_ND: Array) -> None:
-        own, old = self._own.stores[name].table, self._old[name].table
-        old_ND, _ = old.read(ids_N, as_new=True)
-        changed_N = np.flatnonzero((server_ND != old_ND).any(axis=1))
+    def _add_row_changes(self, name: str, ids_N: Array, server_ND: Array) -> None:
+        own, base = self._stores[name].table, self._base_rows[name].table
+        base_ND, _ = base.read(ids_N, as_new=True)
+        changed_N = np.flatnonzero((server_ND != base_ND).any(axis=1))
         if len(changed_N):
             own_ND, _ = own.read(ids_N[changed_N], as_new=True)
-            news_ND = server_ND[changed_N]
-            own_ND += news_ND - old_ND[changed_N]
+            own_ND += server_ND[changed_N] - base_ND[changed_N]
             own.write(ids_N[changed_N], own_ND)
-            old.write(ids_N[changed_N], news_ND)
+            base.write(ids_N[changed_N], server_ND[changed_N])
 
-    def _take_dense(self, server_P: Array) -> None:
-        own_P = server_P if self._old_P is None else self._flat.values() + (server_P - self._old_P)
-        self._flat.set_values(own_P)
-        self._old_P = server_P
+    def _add_dense_changes(self, server_P: Floats) -> None:
+        flat = self._session.flat
+        own_P = server_P if self._base_P is None else flat.values() + (server_P - self._base_P)
+        flat.set_values(own_P)
+        self._base_P = server_P
 
-    def _push(self, share: float, *, sequence: int) -> None:
-        """Send a share of what was learnt in this round."""
-        tables = {}
-        for name, parts in self._seen.items():
-            if parts:
-                tables[name] = self._row_step(name, _union(parts), np.float32(share))
-        self._send(tables, np.float32(share), sequence=sequence)
-        self._begin_round()
+    def _push_touched(self) -> None:
+        """Send a share of what changed in this round."""
+        share = np.float32(1.0 / self._num_workers)
+        tables = {
+            name: self._difference(name, _union(parts), share)
+            for name, parts in self._touched.items()
+            if parts
+        }
+        self._send(tables, share, sequence=2 * self._num_batches)
+        self._reset_round()
 
-    def _push_rest(self) -> None:
-        """Send everything by which own and old differ.
+    def _push_all(self) -> None:
+        """Send everything by which own rows and base differ.
 
-        Without further training, repeated rounds would send just this, ever smaller parts of it.
+        Without further training, repeated rounds would send just this, in ever smaller parts.
         """
+        one = np.float32(1.0)
         tables = {}
-        for name, store in self._own.stores.items():
+        for name, store in self._stores.items():
             ids_N = store.table.snapshot()["ids"]
             unseen_N = np.zeros(len(ids_N), np.uint32)
-            whole = UniqueIds(ids_N=ids_N, shows_N=unseen_N, clicks_N=unseen_N)
-            tables[name] = self._row_step(name, whole, np.float32(1.0))
-        self._num_samples = self._num_samples or 1
-        self._send(tables, np.float32(1.0), sequence=2 * self._num_batches + 1)
+            every = UniqueIds(ids_N=ids_N, shows_N=unseen_N, clicks_N=unseen_N)
+            tables[name] = self._difference(name, every, one)
+        self._send(tables, one, sequence=2 * self._num_batches + 1)
 
-    def _row_step(self, name: str, seen: UniqueIds, share: np.float32) -> RowUpdate:
-        own, old = self._own.stores[name].table, self._old[name].table
-        own_ND, _ = own.read(seen.ids_N, as_new=True)
-        old_ND, _ = old.read(seen.ids_N, as_new=True)
-        delta_ND = (own_ND - old_ND) * share
-        old.write(seen.ids_N, old_ND + delta_ND)
-        return RowUpdate(ids=seen, grads_MD=-delta_ND)
+    def _difference(self, name: str, ids: UniqueIds, share: np.float32) -> RowUpdate:
+        own, base = self._stores[name].table, self._base_rows[name].table
+        own_ND, _ = own.read(ids.ids_N, as_new=True)
+        base_ND, _ = base.read(ids.ids_N, as_new=True)
+        delta_ND = (own_ND - base_ND) * share
+        base.write(ids.ids_N, base_ND + delta_ND)
+        return RowUpdate(ids=ids, grads_MD=-delta_ND)
 
-    def _send(self, tables: Mapping[str, RowUpdate], share: np.float32, *, sequence: int) -> None:
-        if self._old_P is None:  # nothing was learnt yet
+    def _send(self, tables: dict[str, RowUpdate], share: np.float32, *, sequence: int) -> None:
+        if self._base_P is None:  # no step was made yet
             return
-        delta_P = (self._flat.values() - self._old_P) * share
-        self._old_P = self._old_P + delta_P
-        told = Told(
-            progress=join_kept(self._progress, self._model),
-            num_samples=self._num_samples,
+        delta_P = (self._session.flat.values() - self._base_P) * share
+        self._base_P = self._base_P + delta_P
+        update = StepUpdate(
+            progress=self._payload,
+            num_samples=self._num_samples or 1,
             event_time=self._event_time,
             grads_P=-delta_P,
             tables=tables,
         )
-        self._sender.send(told, sequence=sequence)
-        self._sender.flush()
-        self._sequence = sequence
+        self._session.send(update, sequence=sequence)
+        self._session.sender.flush()
+
+
+class GeoDense(LocalDense):
+    """The dense network of a worker, updated by its own optimizer; evaluated as the servers' is."""
+
+    def __init__(self, session: WorkerSession) -> None:
+        super().__init__(session.model, session.plan)
+        self._session = session
+
+    def evaluation_weights(self) -> contextlib.AbstractContextManager[None]:
+        """Let the model have the weights of the servers, and its own ones afterwards."""
+        return servers_weights(self._session)
 
 
 def _union(parts: list[UniqueIds]) -> UniqueIds:
-    """Return every id once, with all its shows and clicks."""
+    """Return every id once, with the sums of its impressions and clicks."""
     ids_N = np.concatenate([part.ids_N for part in parts])
-    unique_N, places_N = np.unique(ids_N, return_inverse=True)
+    unique_N, index_N = np.unique(ids_N, return_inverse=True)
 
     def summed(counts: list[Array]) -> Array:
-        return np.bincount(
-            places_N, weights=np.concatenate(counts), minlength=len(unique_N)
-        ).astype(np.uint32)
+        weights = np.concatenate(counts)
+        return np.bincount(index_N, weights=weights, minlength=len(unique_N)).astype(np.uint32)
 
     return UniqueIds(
         ids_N=unique_N,
@@ -208,16 +262,15 @@ def _union(parts: list[UniqueIds]) -> UniqueIds:
     )
 
 
-def _check_admission(model: Model) -> None:
-    choosy = [
+def check_admission(model: Model) -> None:
+    """Refuse tables that admit only some ids: a worker of its own gives every id a row."""
+    with_admission = [
         name
         for name, table in model.embedding_collection().tables.items()
         if table.admission.kind != "always"
     ]
-    if choosy:
-        raise ConfigError(
-            [
-                f"distribute_strategy: geo gives every id a row, but {', '.join(choosy)} admits "
-                "only some; use async, or leave admission out"
-            ]
+    if with_admission:
+        raise ValueError(
+            f"distribute_strategy: geo gives every id a row, but {', '.join(with_admission)} "
+            "admits only some; use async, or leave admission out"
         )

@@ -88,6 +88,14 @@ class Group(Protocol):
         ...
 
     @property
+    def has_started(self) -> bool:
+        """Return whether a process that this one replaces took part in the start of the run.
+
+        Then it has loaded what the run starts from, and repeats no load but its own.
+        """
+        ...
+
+    @property
     def num_passes_done(self) -> int:
         """Return how many passes the group had finished when this process joined it."""
         ...

@@ -1,24 +1,19 @@
 """A group of one process."""
 
-import tempfile
-from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from fleetrec.core.batch import Batch, Inputs
-from fleetrec.core.errors import CheckpointError
 from fleetrec.data.plan import DataShard
 from fleetrec.embedding.native_store import NativeStore
-from fleetrec.embedding.record import StoredTable, TableRecord, WrittenTable
 from fleetrec.models.base import Model
-from fleetrec.parallel.dense_local import LocalDense, load_fitting_weights, load_model_weights
+from fleetrec.parallel.dense_local import LocalDense
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.group import BuiltModel, ModelOptions
+from fleetrec.parallel.held_state import HeldState, OneHolder
 from fleetrec.parallel.optimizer_plan import OptimizerPlan
 from fleetrec.parallel.rows_local import LocalRows
-from fleetrec.parallel.state import DenseState, SavedModel, TableStats
 from fleetrec.parallel.stepper import Stepper
 from fleetrec.parallel.transfer import transfer_to
 
@@ -29,6 +24,7 @@ class SoloGroup:
     rank = 0
     size = 1
     is_chief = True
+    has_started = False
     num_passes_done = 0
 
     def __init__(self, device: torch.device) -> None:
@@ -96,111 +92,8 @@ class SoloGroup:
                 update=options.update,
                 seed=options.seed,
             ),
-            state=SoloState(model, stores, dense),
+            state=HeldState(model, stores, dense, OneHolder()),
         )
 
     def close(self, *, finished: bool) -> None:
         """Do nothing."""
-
-
-class SoloCut:
-    """Tables written to a folder of their own at the cut, and moved where they are wanted."""
-
-    worker_progress: list[bytes] = []
-
-    def __init__(
-        self, dense: DenseState, stores: Mapping[str, NativeStore], parent: str | None
-    ) -> None:
-        self.dense = dense
-        self._folder = tempfile.TemporaryDirectory(prefix="fleetrec-cut-")
-        self._written: dict[str, WrittenTable] = {
-            name: store.write(Path(self._folder.name) / name, parent=parent)
-            for name, store in stores.items()
-        }
-
-    def write(self, target: str) -> dict[str, TableRecord]:
-        """Move the files below ``target``."""
-        import shutil
-
-        for name in self._written:
-            shutil.copytree(Path(self._folder.name) / name, Path(target) / name)
-        return {name: written.record for name, written in self._written.items()}
-
-    def finish(self, *, published: bool) -> bool:
-        """Commit what was published."""
-        if published:
-            for written in self._written.values():
-                written.commit()
-        self._folder.cleanup()
-        return published
-
-
-class SoloState:
-    """Tables and dense network of one process."""
-
-    def __init__(self, model: Model, stores: Mapping[str, NativeStore], dense: LocalDense) -> None:
-        self._model = model
-        self._stores = stores
-        self._dense = dense
-        self._tables = model.embedding_collection().tables
-
-    def variables(self) -> list[str]:
-        """Return the names of parameters, buffers and tables."""
-        return [*self._model.state_dict(), *self._stores]
-
-    def stats(self) -> dict[str, TableStats]:
-        """Return rows, candidates, bytes, created and evicted of every growing table."""
-        growing = [name for name, table in self._tables.items() if table.num_rows is None]
-        return {name: self._stores[name].table.stats() for name in growing}
-
-    def cut(self, *, parent: str | None) -> SoloCut:
-        """Fix the state of this moment."""
-        return SoloCut(self._dense.state(), self._stores, parent)
-
-    def load(self, saved: SavedModel, *, exact: bool) -> None:
-        """Load a model; after an error the tables are empty."""
-        try:
-            for name, store in self._stores.items():
-                stored = require_table(saved.tables, name)
-                if exact:
-                    store.load(stored)
-                else:
-                    store.load_rows(stored)
-        except CheckpointError:
-            self.clear()
-            raise
-        if exact:
-            self._dense.load_state(saved.tensors)
-        else:
-            load_model_weights(self._model, saved.tensors)
-            self._dense.clear_optimizer()
-
-    def load_variables(self, saved: SavedModel, names: Collection[str]) -> list[str]:
-        """Load the named variables that the checkpoint has in a fitting shape; returns those."""
-        fit = load_fitting_weights(self._model, saved.tensors, list(names))
-        tables = [name for name in names if self._fits(name, saved.tables)]
-        for name in tables:
-            self._stores[name].load_rows(saved.tables[name])
-        return [*fit, *tables]
-
-    def clear(self) -> None:
-        """Delete all rows."""
-        for store in self._stores.values():
-            store.clear()
-
-    def export_rows(self) -> dict[str, dict[str, Tensor]]:
-        """Return ids and rows of every table, for an inference model."""
-        taken = {name: store.snapshot() for name, store in self._stores.items()}
-        return {n: {column: t[column] for column in ("ids", "rows")} for n, t in taken.items()}
-
-    def _fits(self, table: str, tables: Mapping[str, StoredTable]) -> bool:
-        if table not in self._stores or table not in tables:
-            return False
-        return tables[table].record.identity.dim == self._tables[table].dim
-
-
-def require_table(tables: Mapping[str, StoredTable], name: str) -> StoredTable:
-    """Return a table of a checkpoint, which must be there."""
-    if name not in tables:
-        raise CheckpointError(f"the checkpoint has no table {name!r}")
-    return tables[name]

@@ -4,10 +4,10 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
+from fleetrec.embedding.sharding import NUM_BUCKETS
 from fleetrec.planning.units import bytes_text
 from fleetrec.planning.workload import TableLoad, Workload
 
-NUM_BUCKETS = 1024  # of a table: what ranks share out, so that a rank holds one at least
 PROGRAM_BYTES = 512 << 20  # Python, torch and what they load
 DENSE, BATCH, PROGRAM = "dense", "batch", "program"
 

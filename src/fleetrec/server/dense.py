@@ -1,4 +1,4 @@
-"""A server's part of the dense network: numbers in a row, moved by the usual optimizer."""
+"""A server's part of the dense network: a vector of numbers, updated by the usual optimizers."""
 
 # Shape suffixes: P numbers of this server.
 
@@ -7,59 +7,78 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fleetrec.config.job import OptimizerOptions
+from fleetrec.embedding.sharding import TableShard
 from fleetrec.optim.dense import dense_optimizer, follows_steps
 from fleetrec.optim.schedule import learning_rate
+from fleetrec.server.spec import ServedModel
 
 WEIGHTS = "weights"
-NUM_STEPS = "num_steps"  # that were made, where updates depend on it
+NUM_STEPS = "num_steps"  # so far, where updates depend on it
 
 
 class DensePart:
-    """Some of the trained numbers of the dense network, one behind the other.
+    """Some of the trained numbers of the dense network, one optimizer after the other.
 
     All optimizers of the dense network work number by number, so it does not matter to which
-    parameter one belongs, nor where one server ends and the next begins.
+    parameter one belongs, nor where one server ends and the next begins. In a state, optimizer
+    slots are named ``<optimizer>/<slot>`` and hold one number per weight, or only one.
     """
 
-    def __init__(self, weights_P: Tensor, options: OptimizerOptions) -> None:
-        self._parameter = nn.Parameter(weights_P.clone())
-        self._options = options
-        self._optimizer = dense_optimizer([self._parameter], options)
+    def __init__(self, model: ServedModel, shard: TableShard, weights_P: Tensor) -> None:
+        self._options = model.optimizers
+        self._weights_P = weights_P.clone()
+        sizes = [last - first for _, first, last in model.dense_segments(shard)]
+        indexes = [index for index, _, _ in model.dense_segments(shard)]
+        parts = torch.split(self._weights_P, sizes) if sizes else ()
+        # Parameters share the memory of the vector.
+        self._parameters = dict(zip(indexes, map(nn.Parameter, parts), strict=True))
+        self._reset_optimizers()
         self.num_steps = 0
 
     def __len__(self) -> int:
-        return len(self._parameter)
+        return len(self._weights_P)
 
     @property
     def weights_P(self) -> Tensor:
         """Return the numbers as they are now; they change in place."""
-        return self._parameter.detach()
+        return self._weights_P
 
     def apply(self, grads_P: Tensor) -> None:
-        """Make one step, with the learning rate that it has."""
-        rate = learning_rate(self._options, self.num_steps)
+        """Make one step, with the learning rates of that step."""
+        offset = 0
+        for index, parameter in self._parameters.items():
+            parameter.grad = grads_P[offset : offset + len(parameter)]
+            offset += len(parameter)
+            optimizer = self._optimizers[index]
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(self._options[index], self.num_steps)
+            optimizer.step()
+            parameter.grad = None
         self.num_steps += 1
-        if not len(self):
-            return
-        self._parameter.grad = grads_P
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
-        self._optimizer.step()
-        self._parameter.grad = None
 
     def state(self) -> dict[str, Tensor]:
-        """Return weights and optimizer state; a state has one number per weight, or only one."""
-        state = self._optimizer.state.get(self._parameter, {})
-        steps = torch.tensor([float(self.num_steps)])
-        counted = {NUM_STEPS: steps} if follows_steps(self._options) else {}
-        return {WEIGHTS: self.weights_P, **counted, **state}
+        """Return weights and optimizer slots."""
+        state = {WEIGHTS: self.weights_P}
+        if any(map(follows_steps, self._options)):
+            state[NUM_STEPS] = torch.tensor([float(self.num_steps)])
+        for index, parameter in self._parameters.items():
+            slots = self._optimizers[index].state.get(parameter, {})
+            state |= {f"{index}/{key}": value for key, value in slots.items()}
+        return state
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take up ``state``; without optimizer state that begins anew."""
-        with torch.no_grad():
-            self._parameter.copy_(state[WEIGHTS])
-        self._optimizer = dense_optimizer([self._parameter], self._options)
+        """Load a state; without optimizer slots, optimizers start from the beginning."""
+        self._weights_P.copy_(state[WEIGHTS])
+        self._reset_optimizers()
         self.num_steps = int(state.get(NUM_STEPS, torch.zeros(1)))
-        for key in sorted(state.keys() - {WEIGHTS, NUM_STEPS}):
-            self._optimizer.state[self._parameter][key] = state[key].clone()
+        for name in sorted(state.keys() - {WEIGHTS, NUM_STEPS}):
+            index, _, key = name.partition("/")
+            if int(index) in self._parameters:
+                parameter = self._parameters[int(index)]
+                self._optimizers[int(index)].state[parameter][key] = state[name].clone()
+
+    def _reset_optimizers(self) -> None:
+        self._optimizers = {
+            index: dense_optimizer([parameter], self._options[index])
+            for index, parameter in self._parameters.items()
+        }

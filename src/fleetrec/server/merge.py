@@ -8,20 +8,20 @@ from typing import Literal
 import numpy as np
 
 from fleetrec.embedding.remote_lookup import RowUpdate, UniqueIds
-from fleetrec.server.link import Step
+from fleetrec.server.parameter_client import StepUpdate
 from fleetrec.server.wire import Array
 
 Rule = Literal["sum", "mean"]
 
 
-def merge_steps(steps: Sequence[Step], rule: Rule) -> Step:
+def merge_steps(steps: Sequence[StepUpdate], rule: Rule) -> StepUpdate:
     """Put steps together, in their order; the table sums gradients of an id that occurs twice."""
     if len(steps) == 1:
         return steps[0]
     share = np.float32(1.0 if rule == "sum" else 1.0 / len(steps))
     names = list(dict.fromkeys(name for step in steps for name in step.tables))
     grads_P = np.add.reduce([step.grads_P for step in steps]) * share
-    return Step(
+    return StepUpdate(
         progress=steps[-1].progress,
         num_samples=sum(step.num_samples for step in steps),
         event_time=max(step.event_time for step in steps),

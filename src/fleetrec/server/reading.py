@@ -9,15 +9,15 @@ from fleetrec.checkpoint.folder import Folder
 from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.embedding.record import StoredTable
+from fleetrec.embedding.sharding import WHOLE_TABLE
 from fleetrec.embedding.table import TableConfig
-from fleetrec.server import whole
+from fleetrec.server import admin
 from fleetrec.server.figures import Figures
 from fleetrec.server.push import check_ids
 from fleetrec.server.shard import Shard
-from fleetrec.server.spec import Portion, ServedModel
+from fleetrec.server.spec import ServedModel
 from fleetrec.server.wire import Kind, Message, WireError
 
-ALONE = Portion(index=0, count=1)
 SERVED_KINDS = (Kind.DUMP, Kind.STATS)  # beside pulls that only look
 
 
@@ -32,7 +32,7 @@ class ReadingService:
     def handle(self, message: Message) -> Message:
         """Answer a request; raises WireError for one that would change something."""
         if message.kind in SERVED_KINDS:
-            return whole.LOOKS[message.kind](self._shard, message)
+            return admin.READS[message.kind](self._shard, message)
         if message.kind != Kind.PULL or message.sequence > 0:
             raise WireError(f"{message.kind.name}: this server only lets rows be read")
         stores = self._shard.stores
@@ -61,12 +61,14 @@ def read_checkpoint(folder: Folder, part: str) -> ReadingService:
     tables = stored_tables(folder, part)
     model = ServedModel(
         tables=tuple(_config(stored) for stored in tables.values()),
-        num_dense=0,
-        optimizer=OptimizerOptions(name="sgd"),  # nothing is pushed; it has no state in the rows
+        dense_sizes=(0,),
+        optimizers=(
+            OptimizerOptions(name="sgd"),
+        ),  # nothing is pushed; it has no state in the rows
         seed=int(folder.meta.get("job", {}).get("seed", 0)),  # hashes of ids depend on it
         mode="async",
     )
-    shard = Shard(model, ALONE, torch.zeros(0))
+    shard = Shard(model, WHOLE_TABLE, torch.zeros(0))
     for stored in tables.values():
         shard.load_table(stored, exactly=False)
     return ReadingService(shard)

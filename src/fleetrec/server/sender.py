@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fleetrec.config.job import CommunicatorOptions
-from fleetrec.server.link import Link, Step
 from fleetrec.server.merge import Rule, merge_steps
+from fleetrec.server.parameter_client import ParameterClient, StepUpdate
 
 
 class Sender(Protocol):
     """Takes steps in order; whatever it merges counts as its last one."""
 
-    def send(self, step: Step, *, sequence: int) -> None:
+    def send(self, step: StepUpdate, *, sequence: int) -> None:
         """Take a step."""
         ...
 
@@ -21,7 +21,7 @@ class Sender(Protocol):
         """Return when the servers have all that was taken."""
         ...
 
-    def num_waiting(self) -> int:
+    def num_pending(self) -> int:
         """Return how many steps the servers do not have yet."""
         ...
 
@@ -31,31 +31,31 @@ class Sender(Protocol):
 
 
 class DirectSender:
-    """Sends ``num_together`` steps as one, and waits until the servers have them.
+    """Sends ``num_merged`` steps as one, and waits until the servers have them.
 
     With one, this is what ``sync`` needs; with more, the local barrier of ``half_async``.
     """
 
-    def __init__(self, link: Link, *, num_together: int, rule: Rule) -> None:
-        self._link = link
-        self._num_together = num_together
+    def __init__(self, client: ParameterClient, *, num_merged: int, rule: Rule) -> None:
+        self._client = client
+        self._num_merged = num_merged
         self._rule: Rule = rule
-        self._waiting: list[tuple[int, Step]] = []
+        self._waiting: list[tuple[int, StepUpdate]] = []
 
-    def send(self, step: Step, *, sequence: int) -> None:
+    def send(self, step: StepUpdate, *, sequence: int) -> None:
         """Take a step, and push when enough are there."""
         self._waiting.append((sequence, step))
-        repeats = sequence <= self._link.last_known
-        if repeats or len(self._waiting) >= self._num_together:
+        repeats = sequence <= self._client.last_known
+        if repeats or len(self._waiting) >= self._num_merged:
             self.flush()
 
     def flush(self) -> None:
         """Push what is there, be it fewer steps than usual."""
         if self._waiting:
-            push_together(self._link, self._waiting, self._rule)
+            push_merged(self._client, self._waiting, self._rule)
             self._waiting = []
 
-    def num_waiting(self) -> int:
+    def num_pending(self) -> int:
         """Return how many steps wait for others."""
         return len(self._waiting)
 
@@ -67,14 +67,16 @@ class DirectSender:
 class BackgroundSender:
     """Pushes from a thread of its own, merging what has piled up; a full queue holds the worker up.
 
-    At most ``num_queued`` steps wait, and at most ``num_together`` are on their way.
+    At most ``num_queued`` steps wait, and at most ``num_merged`` are on their way.
     """
 
-    def __init__(self, link: Link, *, num_queued: int, num_together: int, rule: Rule) -> None:
-        self._link = link
-        self._num_together = num_together
+    def __init__(
+        self, client: ParameterClient, *, num_queued: int, num_merged: int, rule: Rule
+    ) -> None:
+        self._client = client
+        self._num_merged = num_merged
         self._rule: Rule = rule
-        self._queue: queue.Queue[tuple[int, Step]] = queue.Queue(num_queued)
+        self._queue: queue.Queue[tuple[int, StepUpdate]] = queue.Queue(num_queued)
         self._last_taken = 0  # sequences; those of an earlier process do not count
         self._last_pushed = 0
         self._is_stopped = threading.Event()
@@ -82,7 +84,7 @@ class BackgroundSender:
         self._thread = threading.Thread(target=self._run, name="push", daemon=True)
         self._thread.start()
 
-    def send(self, step: Step, *, sequence: int) -> None:
+    def send(self, step: StepUpdate, *, sequence: int) -> None:
         """Put a step into the queue."""
         self._until(lambda: self._try_put((sequence, step)))
         self._last_taken = sequence
@@ -96,7 +98,7 @@ class BackgroundSender:
         """Wait until the queue is empty and all is answered."""
         self._until(lambda: self._queue.unfinished_tasks == 0)
 
-    def num_waiting(self) -> int:
+    def num_pending(self) -> int:
         """Return how many steps wait or are on their way."""
         return self._queue.unfinished_tasks
 
@@ -105,7 +107,7 @@ class BackgroundSender:
         self._is_stopped.set()
         self._thread.join()
 
-    def _try_put(self, item: tuple[int, Step]) -> bool:
+    def _try_put(self, item: tuple[int, StepUpdate]) -> bool:
         try:
             self._queue.put(item, timeout=0.01)
         except queue.Full:
@@ -126,40 +128,40 @@ class BackgroundSender:
             while not self._is_stopped.is_set():
                 taken = self._take()
                 if taken:
-                    push_together(self._link, taken, self._rule)
+                    push_merged(self._client, taken, self._rule)
                     self._last_pushed = taken[-1][0]
                 for _ in taken:
                     self._queue.task_done()
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
             self._failure = error  # raised again by whoever sends or flushes
 
-    def _take(self) -> list[tuple[int, Step]]:
-        taken: list[tuple[int, Step]] = []
+    def _take(self) -> list[tuple[int, StepUpdate]]:
+        taken: list[tuple[int, StepUpdate]] = []
         try:
             taken.append(self._queue.get(timeout=0.05))
             # What some servers may have already goes alone: half of a merged step cannot be done.
-            while len(taken) < self._num_together and taken[-1][0] > self._link.last_known:
+            while len(taken) < self._num_merged and taken[-1][0] > self._client.last_known:
                 taken.append(self._queue.get_nowait())
         except queue.Empty:
             pass
         return taken
 
 
-def push_together(link: Link, steps: list[tuple[int, Step]], rule: Rule) -> None:
+def push_merged(client: ParameterClient, steps: list[tuple[int, StepUpdate]], rule: Rule) -> None:
     """Push steps as one that counts as the last of them."""
-    link.push(merge_steps([step for _, step in steps], rule), sequence=steps[-1][0])
+    client.push(merge_steps([step for _, step in steps], rule), sequence=steps[-1][0])
 
 
 def build_sender(
-    link: Link, mode: str, communicator: CommunicatorOptions, *, is_sgd: bool
+    client: ParameterClient, mode: str, communicator: CommunicatorOptions, *, is_sgd: bool
 ) -> Sender:
     """Return what sends as the strategy of a job wants it."""
-    num_together = communicator.max_merge_var_num
+    num_merged = communicator.max_merge_var_num
     if mode == "async":
         return BackgroundSender(
-            link,
+            client,
             num_queued=communicator.send_queue_size,
-            num_together=num_together,
+            num_merged=num_merged,
             rule="sum" if is_sgd or communicator.is_sgd_optimizer else "mean",
         )
-    return DirectSender(link, num_together=num_together if mode == "half_async" else 1, rule="mean")
+    return DirectSender(client, num_merged=num_merged if mode == "half_async" else 1, rule="mean")

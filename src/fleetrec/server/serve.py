@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleetrec._native import keep_freed_memory
+from fleetrec.embedding.sharding import TableShard
 from fleetrec.nn.denormals import flushed_denormals
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.figures import Figures, FiguresPage
@@ -16,7 +17,6 @@ from fleetrec.server.journal import Durability
 from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
-from fleetrec.server.spec import Portion
 from fleetrec.server.telling import Teller
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
         service = Service(
             memory,
             ServiceOptions(
-                portion=Portion(index=options.index, count=options.num_servers),
+                portion=TableShard(index=options.index, count=options.num_servers),
                 num_workers=options.num_workers,
                 initial=options.initial,
                 snapshot_bytes=options.snapshot_bytes,

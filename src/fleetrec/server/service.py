@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from fleetrec.core.errors import CheckpointError
-from fleetrec.core.faults import reach
-from fleetrec.server import whole
+from fleetrec.core.fault_points import fault_point
+from fleetrec.server import admin
+from fleetrec.server.cuts import LiveCut, read_commit, read_cut
 from fleetrec.server.gathers import Gathers
 from fleetrec.server.initial import take_rows
-from fleetrec.server.push import check_ids, read_push
+from fleetrec.server.push import check_ids, read_event_time, read_push
 from fleetrec.server.recovery import Memory, all_or_nothing
 from fleetrec.server.service_options import FINISHED, START, ServiceOptions
 from fleetrec.server.shard import Shard
@@ -24,6 +25,8 @@ from fleetrec.server.wire import Kind, Message, WireError, as_bytes, decode, enc
 from fleetrec.server.workers import Worker, Workers
 
 logger = logging.getLogger(__name__)
+
+CHIEF = 0  # the worker that saves and loads
 
 
 class Service:
@@ -37,7 +40,8 @@ class Service:
         self._gathers = Gathers(options.num_workers)
         self._shard: Shard | None = None
         self._version = 0  # rises whenever the dense part has changed
-        self._num_evictions = 0  # passes whose rows were given up
+        self._num_evictions = 0  # passes after which rows were evicted
+        self._cut = LiveCut()
         self._finished: set[int] = set()  # workers that need this server no more
         self.is_finished = threading.Event()  # none does
         self._is_replaying = True
@@ -49,9 +53,12 @@ class Service:
             Kind.LEAVE: self._leave,
             Kind.EVICT: self._evict,
             Kind.GATHER: self._gather,
-            Kind.STANDINGS: self._standings,
-            **dict.fromkeys(whole.LOOKS, self._look),
-            **dict.fromkeys(whole.REPLACEMENTS, self._replace),
+            Kind.WORKER_PROGRESS: self._worker_progress,
+            Kind.CUT: self._make_cut,
+            Kind.SAVE: self._save,
+            Kind.COMMIT: self._commit,
+            **dict.fromkeys(admin.READS, self._read),
+            **dict.fromkeys(admin.WRITES, self._write),
         }
         self._recover()
 
@@ -72,7 +79,7 @@ class Service:
             self._load_state(self._memory.state(), snapshot)
         num_records = 0
         for record in self._memory.records():
-            reach("replay")
+            fault_point("replay")
             self._replay(decode(record))
             num_records += 1
         self._is_replaying = False
@@ -100,6 +107,8 @@ class Service:
             if message.incarnation > worker.incarnation:
                 self._journal(message)
                 self._workers.enter(message.worker, message.incarnation)
+                if message.worker == CHIEF:  # a save of the process before it is over
+                    self._cut.drop()
             return Message(
                 kind=Kind.OK,
                 incarnation=worker.incarnation,
@@ -116,8 +125,8 @@ class Service:
                 ],
             )
 
-    def _standings(self, _: Message) -> Message:
-        """Tell how far the data of every worker is in what is held."""
+    def _worker_progress(self, _: Message) -> Message:
+        """Return the progress of every worker in what is held."""
         with self._changed:
             found = self._workers.applied()
         return Message(kind=Kind.OK, arrays=[np.frombuffer(one, np.uint8) for one in found])
@@ -125,7 +134,7 @@ class Service:
     def _set_up(self, message: Message) -> Message:
         model = read_model(message)
         dense_P = message.array(1, np.float32)
-        first, last = self._options.portion.dense(model.num_dense)
+        first, last = self._options.portion.part_of(model.num_dense)
         if len(dense_P) != last - first:
             raise WireError(f"expected {last - first} dense numbers, got {len(dense_P)}")
         with self._changed:
@@ -179,8 +188,13 @@ class Service:
                 dense_P = np.zeros(0, np.float32)
             else:
                 version, dense_P = self._version, shard.dense.weights_P.numpy().copy()
-            reach("pull")
-            return Message(kind=Kind.OK, sequence=version, arrays=[dense_P, *rows])
+            fault_point("pull")
+            return Message(
+                kind=Kind.OK,
+                incarnation=shard.dense.num_steps,
+                sequence=version,
+                arrays=[dense_P, *rows],
+            )
 
     def _wait_for_step(self, message: Message, worker: Worker) -> Message | None:
         if self._held().model.mode != "sync":
@@ -209,9 +223,9 @@ class Service:
                     f"worker {message.worker}: push {message.sequence} does not follow "
                     f"{worker.sequence}"
                 )
-            reach("push")
+            fault_point("push")
             self._journal(message)
-            reach("push_logged")
+            fault_point("push_logged")
             if shard.model.mode == "sync":
                 self._workers.hold(message.worker, message.sequence, push)
             else:
@@ -220,7 +234,7 @@ class Service:
                 self._version += 1
                 self._workers.note(message.worker, message.sequence, push.progress)
                 self._snapshot_if_due()
-            reach("push_done")
+            fault_point("push_done")
         return Message(kind=Kind.OK)
 
     def _leave(self, message: Message) -> Message:
@@ -231,7 +245,7 @@ class Service:
             if number < self._workers.num_passes:
                 return Message(kind=Kind.OK)
             self._workers.leave(message.worker)
-            reach("leave")
+            fault_point("leave")
             self._apply_if_complete(number)
             waiting = self._wait(lambda: self._workers.num_passes > number, self._workers.not_left)
             return waiting or Message(kind=Kind.OK)
@@ -242,11 +256,11 @@ class Service:
         if self._workers.waited_for() or not (ends_pass or self._workers.has_held()):
             return
         done = Message(kind=Kind.APPLY, sequence=number + 1 if ends_pass else 0)
-        reach("step")
+        fault_point("step")
         self._journal(done)
-        reach("step_logged")
+        fault_point("step_logged")
         self._apply_held(done)
-        reach("step_done")
+        fault_point("step_done")
         self._snapshot_if_due()
         self._changed.notify_all()
 
@@ -268,13 +282,14 @@ class Service:
         return Message(kind=Kind.WAIT, arrays=[np.array(waited_for(), np.uint32)])
 
     def _evict(self, message: Message) -> Message:
-        """Give up rows after pass ``sequence``, once."""
+        """Evict rows after pass ``sequence``, once."""
         shard = self._held()
+        now = read_event_time(message)
         with self._changed:
             if message.sequence >= self._num_evictions:
                 self._journal(message)
                 with all_or_nothing():
-                    shard.evict(epoch=message.sequence)
+                    shard.evict(now=now)
                 self._num_evictions = message.sequence + 1
         return Message(kind=Kind.OK)
 
@@ -313,20 +328,43 @@ class Service:
 
     # Whole tables and the whole dense part.
 
-    def _look(self, message: Message) -> Message:
-        """Answer what changes nothing."""
+    def _make_cut(self, message: Message) -> Message:
+        """Fix what is held now, so that it can be written while steps go on."""
+        shard = self._held()
+        request = read_cut(message, shard)
+        with self._changed:
+            self._workers.check_alive(message.worker, message.incarnation)
+            self._journal(message)
+            self._cut.make(shard, request, progress=self._workers.applied())
+            return self._cut.describe()
+
+    def _save(self, message: Message) -> Message:
+        return self._cut.write(message, timeout_s=self._options.patience_s)
+
+    def _commit(self, message: Message) -> Message:
+        request = read_commit(message, self._held())
+        with self._changed:
+            self._workers.check_alive(message.worker, message.incarnation)
+            self._journal(message)
+            self._cut.finish(request)
+            self._snapshot_if_due()
+        return Message(kind=Kind.OK)
+
+    def _read(self, message: Message) -> Message:
+        """Answer a request that changes nothing."""
         shard = self._held()
         with self._changed:
-            answer = whole.LOOKS[message.kind](shard, message)
+            answer = admin.READS[message.kind](shard, message)
             return dataclasses.replace(answer, sequence=self._version)
 
-    def _replace(self, message: Message) -> Message:
-        """Replace tables or the dense part; a snapshot takes the place of a record of it."""
+    def _write(self, message: Message) -> Message:
+        """Replace tables or the dense part; a snapshot replaces a record of it."""
         shard = self._held()
         with self._changed:
             if self._workers.has_held():
                 raise WireError("a step is being made; tables are replaced between passes")
-            whole.REPLACEMENTS[message.kind](shard, message)
+            self._cut.drop()
+            admin.WRITES[message.kind](shard, message)
             self._version += 1
             self._save_state()
         return Message(kind=Kind.OK)
@@ -348,7 +386,7 @@ class Service:
     # Snapshots of all this.
 
     def _snapshot_if_due(self) -> None:
-        if self._is_replaying or self._workers.has_held():
+        if self._is_replaying or self._workers.has_held() or self._cut.is_live:
             return
         # A journal may become as long as what would replace it: so at most half of all writing is
         # snapshots, however large the tables are.
@@ -380,7 +418,7 @@ class Service:
                 f"{portion.index} of {portion.count}; start from a checkpoint instead"
             )
         model = ServedModel.model_validate(state["model"])
-        first, last = portion.dense(model.num_dense)
+        first, last = portion.part_of(model.num_dense)
         self._build(model, torch.zeros(last - first))
         self._held().read_folder(snapshot)
         self._version = state["version"]

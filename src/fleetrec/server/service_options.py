@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from fleetrec.server.spec import Portion
+from fleetrec.embedding.sharding import TableShard
 
 START = "start"  # the meeting before the first step, once the chief has loaded what there is
 FINISHED = "finished"  # a meeting that nobody waits for
@@ -14,7 +14,7 @@ PATIENCE_S = 5.0  # that a request may wait for others before it is told for who
 class ServiceOptions:
     """How a server keeps what it holds."""
 
-    portion: Portion
+    portion: TableShard
     num_workers: int
     initial: Path | None = None  # a checkpoint with whose rows a new server begins
     snapshot_bytes: int = 1 << 28  # of journal, after which a snapshot replaces it

@@ -1,11 +1,11 @@
-"""What one server holds: a portion of every table and of the dense network."""
+"""What one server holds: a shard of every table, and a part of the dense network."""
 
 # Shape suffixes: N ids, D width of a row, P numbers of this server.
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,14 +13,14 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fleetrec._native import Cut, read_snapshot
-from fleetrec.core.event_time import event_time_of
-from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.native_store import TableCut
 from fleetrec.embedding.record import StoredTable
-from fleetrec.embedding.snapshot import SUFFIX, translated
+from fleetrec.embedding.sharding import TableShard
+from fleetrec.embedding.snapshot import translated
 from fleetrec.optim.dense import row_rate
 from fleetrec.server.dense import DensePart
 from fleetrec.server.push import Push, RowPush
-from fleetrec.server.spec import Portion, ServedModel, build_stores
+from fleetrec.server.spec import ServedModel, build_stores
 from fleetrec.server.wire import Array
 
 DENSE_FILE = "dense.safetensors"
@@ -29,13 +29,13 @@ TABLES = "tables"
 
 
 class Shard:
-    """Rows and numbers, and how they move. Whoever calls sees to it that calls do not overlap."""
+    """Rows and numbers, and how they are updated. Calls must not overlap."""
 
-    def __init__(self, model: ServedModel, portion: Portion, dense_P: Tensor) -> None:
+    def __init__(self, model: ServedModel, portion: TableShard, dense_P: Tensor) -> None:
         self.model = model
         self.portion = portion
         self.stores = build_stores(model, portion)
-        self.dense = DensePart(dense_P, model.optimizer)
+        self.dense = DensePart(model, portion, dense_P)
 
     def read(self, ids: Sequence[Array], *, as_new: bool) -> list[Array]:
         """Return rows_ND and is_there_N of every table, one after the other."""
@@ -48,44 +48,45 @@ class Shard:
         """Make one step of pushes that belong together: their mean, by the number of samples."""
         total = sum(push.num_samples for push in pushes)
         shares = [push.num_samples / total for push in pushes]
-        rate = row_rate(self.model.optimizer, self.dense.num_steps)
         for place, store in enumerate(self.stores.values()):
             tables = [push.tables[place] for push in pushes]
             for push, rows in zip(pushes, tables, strict=True):
                 store.table.see(rows.ids_N, rows.shows_N, rows.clicks_N, now=push.event_time)
             ids_N, grads_ND = _merged(tables, shares)
             if len(ids_N):
+                rate = row_rate(self.model.table_optimizer(place), self.dense.num_steps)
                 store.table.push(ids_N, grads_ND, lr=self.model.tables[place].row_rate(rate))
         self.dense.apply(_mean([push.grads_P for push in pushes], shares))
 
-    def evict(self, *, epoch: int) -> None:
-        """Give up rows by the rules of their tables."""
+    def evict(self, *, now: int) -> None:
+        """Evict rows by the rules of their tables, at event time ``now``."""
         for store in self.stores.values():
-            store.evict(now=event_time_of(epoch))
+            store.evict(now=now)
 
     def stats(self) -> dict[str, dict[str, int]]:
         """Return rows, candidates, bytes, created and evicted of every table."""
         return {name: store.table.stats() for name, store in self.stores.items()}
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Delete all rows."""
         for store in self.stores.values():
             store.clear()
 
     def load_table(self, stored: StoredTable, *, exactly: bool) -> None:
-        """Take up this server's portion of a table: all of it, or only the weights."""
-        load_portion(self.stores[stored.name], self.portion, stored, exactly=exactly)
+        """Load this server's shard of a table: all of it, or only the weights."""
+        store = self.stores[stored.name]
+        if exactly:
+            store.load(stored)
+        else:
+            store.load_rows(stored)
 
-    def versions(self) -> dict[str, int]:
-        """Return the version of every table."""
-        return {name: store.table.version for name, store in self.stores.items()}
-
-    def write_table(
-        self, name: str, directory: Path, *, shards_each: int, version: int
-    ) -> dict[str, Any]:
-        """Write this server's files of a snapshot that all servers write together."""
-        return write_portion(
-            self.stores[name], self.portion, directory, shards_each=shards_each, version=version
+    def cut(self, *, least: Mapping[str, int]) -> "ShardCut":
+        """Fix the state of this moment, with tables of at least these versions."""
+        return ShardCut(
+            tables={n: s.cut(least=least.get(n, 0)) for n, s in self.stores.items()},
+            stats=self.stats(),
+            fingerprints={name: store.fingerprint for name, store in self.stores.items()},
+            dense={key: value.clone() for key, value in self.dense.state().items()},
         )
 
     def write(self, directory: Path) -> None:
@@ -100,7 +101,7 @@ class Shard:
         (directory / DENSE_FILE).write_bytes(save(state))  # a full disk is an OSError here
 
     def read_folder(self, directory: Path) -> None:
-        """Take up what ``write`` wrote."""
+        """Load what ``write`` wrote."""
         counts: Mapping[str, Mapping[str, int]] = json.loads((directory / COUNTS_FILE).read_text())
         for name, store in self.stores.items():
             with translated():
@@ -111,29 +112,14 @@ class Shard:
         self.dense.load(load_file(directory / DENSE_FILE))
 
 
-def load_portion(
-    store: NativeStore, portion: Portion, stored: StoredTable, *, exactly: bool
-) -> None:
-    """Take up one portion of a table: all of it, or only the weights."""
-    if exactly:
-        store.load(stored)
-        if portion.index > 0:  # what was counted is counted once
-            store.table.restore_counts(created=0, evicted=0)
-    else:
-        store.load_rows(stored)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardCut:
+    """What a server held at one moment; tables are written while steps go on."""
 
-
-def write_portion(
-    store: NativeStore, portion: Portion, directory: Path, *, shards_each: int, version: int
-) -> dict[str, Any]:
-    """Write the files of one portion of a table; those of an earlier attempt are replaced."""
-    first, last = portion.shards(shards_each)
-    num_shards = shards_each * portion.count
-    for number in range(first, last):
-        (directory / f"{number:05d}-of-{num_shards:05d}{SUFFIX}").unlink(missing_ok=True)
-    return Cut(store.table, least=version).write(
-        directory, kind="base", num_shards=num_shards, shards=(first, last)
-    )
+    tables: Mapping[str, TableCut]
+    stats: Mapping[str, Mapping[str, int]]
+    fingerprints: Mapping[str, str | None]  # of the snapshots that deltas would build on
+    dense: Mapping[str, Tensor]
 
 
 def _merged(tables: Sequence[RowPush], shares: Sequence[float]) -> tuple[Array, Array]:

@@ -1,62 +1,77 @@
-"""What a server is told before it can serve: the tables, the dense part, and who will come."""
+"""What the servers of a run hold: the tables, the dense network, and how both are updated."""
 
-import dataclasses
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.config.options import Options
 from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.sharding import TableShard
 from fleetrec.embedding.table import RowOptimizer, TableConfig
 from fleetrec.server.wire import Message, WireError
 
-NUM_BUCKETS = 1024
-
-Mode = Literal["sync", "async"]  # pushes are held for one step, or applied as they come
+Mode = Literal["sync", "async"]  # pushes are held for one step, or applied as they arrive
 
 
 class ServedModel(Options):
-    """What the servers of one run hold together; the same for all of them."""
+    """What the servers of one run hold together; the same for all of them.
+
+    ``dense_sizes`` counts the trained numbers of the dense network by optimizer; they lie one
+    optimizer after the other. ``table_optimizers`` names the optimizer of every table by its index;
+    empty: the first of all.
+    """
 
     tables: tuple[TableConfig, ...]
-    num_dense: int = Field(ge=0)  # numbers of the dense network that are trained
-    optimizer: OptimizerOptions
+    table_optimizers: tuple[int, ...] = ()
+    dense_sizes: tuple[int, ...]
+    optimizers: tuple[OptimizerOptions, ...] = Field(min_length=1)
     seed: int
     mode: Mode
 
-    def row_optimizer(self, table: TableConfig) -> RowOptimizer:
-        """Return how the rows of a table move."""
-        return table.row_optimizer(self.optimizer.name, self.optimizer.settings)
-
-    def differences(self, other: "ServedModel") -> list[str]:
-        """Return the parts in which another model is not the same."""
-        mine, theirs = self.to_plain(), other.to_plain()
-        return [key for key in mine if mine[key] != theirs[key]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
-    """The part of a model that server ``index`` of ``count`` holds."""
-
-    index: int
-    count: int
+    @model_validator(mode="after")
+    def _check_sizes(self) -> "ServedModel":
+        if len(self.dense_sizes) != len(self.optimizers) or min(self.dense_sizes) < 0:
+            raise ValueError("dense_sizes: expected one number of at least 0 for every optimizer")
+        if self.table_optimizers and len(self.table_optimizers) != len(self.tables):
+            raise ValueError("table_optimizers: expected one index for every table")
+        if any(not 0 <= index < len(self.optimizers) for index in self.table_optimizers):
+            raise ValueError(f"table_optimizers: expected indexes below {len(self.optimizers)}")
+        return self
 
     @property
-    def buckets(self) -> tuple[int, int]:
-        """First bucket of every table, and the one behind the last."""
-        return (
-            self.index * NUM_BUCKETS // self.count,
-            (self.index + 1) * NUM_BUCKETS // self.count,
-        )
+    def num_dense(self) -> int:
+        """Return how many numbers of the dense network are trained."""
+        return sum(self.dense_sizes)
 
-    def dense(self, num_dense: int) -> tuple[int, int]:
-        """First number of the dense part, and the one behind the last."""
-        return self.index * num_dense // self.count, (self.index + 1) * num_dense // self.count
+    def table_optimizer(self, index: int) -> OptimizerOptions:
+        """Return the optimizer of a table by the index of the table."""
+        return self.optimizers[self.table_optimizers[index] if self.table_optimizers else 0]
 
-    def shards(self, shards_each: int) -> tuple[int, int]:
-        """First file of a snapshot of ``shards_each`` files per server, and behind the last."""
-        return self.index * shards_each, (self.index + 1) * shards_each
+    def row_optimizer(self, index: int) -> RowOptimizer:
+        """Return the optimizer of the rows of a table."""
+        options = self.table_optimizer(index)
+        return self.tables[index].row_optimizer(options.name, options.settings)
+
+    def dense_segments(self, shard: TableShard) -> list[tuple[int, int, int]]:
+        """Return (optimizer, first, last) of the dense numbers of one server.
+
+        Positions count from the beginning of all numbers of that optimizer.
+        """
+        begin, end = shard.part_of(self.num_dense)
+        segments = []
+        offset = 0
+        for index, size in enumerate(self.dense_sizes):
+            first, last = max(begin, offset) - offset, min(end, offset + size) - offset
+            if first < last:
+                segments.append((index, first, last))
+            offset += size
+        return segments
+
+    def differences(self, other: "ServedModel") -> list[str]:
+        """Return the names of the fields in which another model differs."""
+        mine, theirs = self.to_plain(), other.to_plain()
+        return [key for key in mine if mine[key] != theirs[key]]
 
 
 def read_model(message: Message) -> ServedModel:
@@ -67,14 +82,9 @@ def read_model(message: Message) -> ServedModel:
         raise WireError(f"the description of the model is wrong: {error}") from error
 
 
-def build_stores(model: ServedModel, portion: Portion) -> dict[str, NativeStore]:
-    """Return the portion of every table, empty."""
+def build_stores(model: ServedModel, shard: TableShard) -> dict[str, NativeStore]:
+    """Return one shard of every table, empty."""
     return {
-        table.name: NativeStore(
-            table,
-            model.row_optimizer(table),
-            seed=model.seed,
-            buckets=portion.buckets,
-        )
-        for table in model.tables
+        table.name: NativeStore(table, model.row_optimizer(index), seed=model.seed, shard=shard)
+        for index, table in enumerate(model.tables)
     }

@@ -47,7 +47,9 @@ class Kind(enum.IntEnum):
     DUMP = 12
     STATS = 13
     CLEAR = 14
-    STANDINGS = 15
+    WORKER_PROGRESS = 15
+    CUT = 16
+    COMMIT = 17
     APPLY = 64  # only in a journal: the held pushes were applied
     OK = 128
     WAIT = 129  # not yet; the answer names who is being waited for

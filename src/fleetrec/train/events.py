@@ -1,19 +1,18 @@
-"""What a run tells those who watch it."""
+"""What a run reports to its observers."""
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal, Protocol
 
-Kind = Literal["train", "infer"]
-Tables = Mapping[str, Mapping[str, int]]  # what growing tables hold, and what came and went
+PassKind = Literal["train", "infer"]
+Tables = Mapping[str, Mapping[str, int]]  # rows, created, evicted, ... of every growing table
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a run stands. ``fraction`` is of the whole run, by bytes of data."""
+class StepInfo:
+    """Where a step is in the run. ``fraction`` is that of the whole run, by bytes of data."""
 
-    kind: Kind
+    kind: PassKind
     phase: str
     epoch: int
     batch: int
@@ -24,48 +23,49 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """The figures of the last ``print_interval`` batches."""
+    """The metrics of the last ``print_interval`` batches."""
 
-    place: Place
+    info: StepInfo
     seconds: float
     samples_per_s: float
     eta_s: float
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
     costs: Mapping[str, float]
     tables: Tables
-    num_waiting: int = 0  # steps on their way to servers
+    lr: float | None = None
+    num_pending_pushes: int = 0  # steps that servers have not stored yet
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PassDone:
-    """The figures of one pass over a data set; ``epoch`` may be the name of a checkpoint."""
+    """The metrics of one pass over a data set; ``epoch`` may be the name of a checkpoint."""
 
-    kind: Kind
+    kind: PassKind
     phase: str
     epoch: str
     seconds: float
     samples_per_s: float
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
     tables: Tables
 
 
 class Observer(Protocol):
-    """Watches a run; must not change it."""
+    """Receives the events of a run; must not change it."""
 
-    def step(self, place: Place) -> None:
-        """Be told of every step; has to be quick."""
+    def step(self, info: StepInfo) -> None:
+        """Handle the end of a step; has to be quick."""
         ...
 
     def interval(self, interval: Interval) -> None:
-        """Be told the figures of an interval."""
+        """Handle the end of an interval."""
         ...
 
     def pass_done(self, done: PassDone) -> None:
-        """Be told that a pass over the data is over."""
+        """Handle the end of a pass over the data."""
         ...
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
-        """Be told that something was published."""
+    def saved(self, what: str, url: str, *, epoch: int) -> None:
+        """Handle that a checkpoint or an inference model was published."""
         ...
 
 
@@ -75,22 +75,22 @@ class Observers:
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
-    def step(self, place: Place) -> None:
-        """Pass it on."""
+    def step(self, info: StepInfo) -> None:
+        """Call ``step`` of every observer."""
         for observer in self._observers:
-            observer.step(place)
+            observer.step(info)
 
     def interval(self, interval: Interval) -> None:
-        """Pass it on."""
+        """Call ``interval`` of every observer."""
         for observer in self._observers:
             observer.interval(interval)
 
     def pass_done(self, done: PassDone) -> None:
-        """Pass it on."""
+        """Call ``pass_done`` of every observer."""
         for observer in self._observers:
             observer.pass_done(done)
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
-        """Pass it on."""
+    def saved(self, what: str, url: str, *, epoch: int) -> None:
+        """Call ``saved`` of every observer."""
         for observer in self._observers:
-            observer.saved(what, path, epoch=epoch)
+            observer.saved(what, url, epoch=epoch)

@@ -1,4 +1,4 @@
-"""Watchers that write: the log for people and grep, JSON lines for programs."""
+"""Observers that write: the log for people and grep, JSON lines for programs."""
 
 import json
 import logging
@@ -8,35 +8,35 @@ from pathlib import Path
 from typing import Any
 
 from fleetrec.core.status import Status, write_status
-from fleetrec.train.events import Interval, PassDone, Place, Tables
+from fleetrec.train.events import Interval, PassDone, StepInfo, Tables
 
 logger = logging.getLogger(__name__)
 
 
 class LogObserver:
-    """Writes the lines that the field knows how to grep."""
+    """Writes the lines of PaddleRec."""
 
     def __init__(self, *, num_phases: int) -> None:
         self._num_phases = num_phases
 
-    def step(self, place: Place) -> None:
-        """Say nothing."""
+    def step(self, info: StepInfo) -> None:
+        """Do nothing."""
 
     def interval(self, interval: Interval) -> None:
         """Write the progress line."""
-        place = interval.place
-        where = f"  epoch: {place.epoch},  batch:" if place.kind == "train" else " batch:"
-        head = "[Train]," if place.kind == "train" else "[Infer]"
+        info = interval.info
+        where = f"  epoch: {info.epoch},  batch:" if info.kind == "train" else " batch:"
+        head = "[Train]," if info.kind == "train" else "[Infer]"
         costs = {name: f"{seconds:.2f}s" for name, seconds in interval.costs.items()}
         logger.info(
             "\t%s%s %d, time_each_interval: %.2fs, %s",
             head,
             where,
-            place.batch,
+            info.batch,
             interval.seconds,
             ", ".join(
                 [
-                    *(f"{name}: [{_short(value)}]" for name, value in interval.figures.items()),
+                    *(f"{name}: [{_short(value)}]" for name, value in interval.metrics.items()),
                     *(f"{name}: {text}" for name, text in costs.items()),
                     *_tables(interval.tables),
                     f"samples/s: {interval.samples_per_s:.0f}",
@@ -47,7 +47,7 @@ class LogObserver:
 
     def pass_done(self, done: PassDone) -> None:
         """Write the line of an epoch."""
-        figures = ", ".join(f"{name}=[{_short(value)}]" for name, value in done.figures.items())
+        metrics = ", ".join(f"{name}=[{_short(value)}]" for name, value in done.metrics.items())
         if done.kind == "infer":
             text = f"Infer {done.phase} of epoch {done.epoch} done"
         else:
@@ -58,16 +58,16 @@ class LogObserver:
             "%s, use time: %.2f, global metrics: %s",
             text,
             done.seconds,
-            ", ".join([figures, *_tables(done.tables), f"samples/s: {done.samples_per_s:.0f}"]),
+            ", ".join([metrics, *_tables(done.tables), f"samples/s: {done.samples_per_s:.0f}"]),
         )
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, url: str, *, epoch: int) -> None:
         """Write where something was saved."""
-        logger.info('\tsave epoch_id:%d %s into: "%s"', epoch, what, path)
+        logger.info('\tsave epoch_id:%d %s into: "%s"', epoch, what, url)
 
 
 class StepLogObserver(LogObserver):
-    """Writes lines by the step of the whole run."""
+    """Writes the lines of EasyRec, by the step of the whole run."""
 
     def __init__(self, *, interval: int) -> None:
         super().__init__(num_phases=1)
@@ -75,14 +75,14 @@ class StepLogObserver(LogObserver):
 
     def interval(self, interval: Interval) -> None:
         """Write the progress line, if it is time for one."""
-        step = interval.place.step + 1
+        step = interval.info.step + 1
         if step % self._interval:
             return
-        figures = dict(interval.figures)
-        rate, loss = figures.pop("lr", None), figures.pop("LOSS")
+        metrics = dict(interval.metrics)
+        lr, loss = interval.lr, metrics.pop("LOSS")
         others = [
             f"{name} = {_short(value)}"
-            for name, value in figures.items()
+            for name, value in metrics.items()
             if not name.startswith("BATCH_") and not name.startswith("loss/")
         ]
         logger.info(
@@ -90,7 +90,7 @@ class StepLogObserver(LogObserver):
             step,
             ", ".join(
                 [
-                    *([] if rate is None else [f"lr = {_short(rate)}"]),  # else servers know it
+                    *([] if lr is None else [f"lr = {_short(lr)}"]),  # else servers know it
                     *others,
                     *_tables(interval.tables),
                     f"total_loss = {_short(loss)}",
@@ -104,12 +104,12 @@ class StepLogObserver(LogObserver):
         if done.kind == "train":
             super().pass_done(done)
             return
-        figures = ", ".join(f"{name} = {_short(value)}" for name, value in done.figures.items())
-        logger.info("eval of %s: %s, %.2f s", done.epoch, figures, done.seconds)
+        metrics = ", ".join(f"{name} = {_short(value)}" for name, value in done.metrics.items())
+        logger.info("eval of %s: %s, %.2f s", done.epoch, metrics, done.seconds)
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, url: str, *, epoch: int) -> None:
         """Write where something was saved."""
-        logger.info("epoch %d: %s saved in %s", epoch, what, path)
+        logger.info("epoch %d: %s saved in %s", epoch, what, url)
 
 
 class JsonObserver:
@@ -118,21 +118,21 @@ class JsonObserver:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def step(self, place: Place) -> None:
-        """Write nothing."""
+    def step(self, info: StepInfo) -> None:
+        """Do nothing."""
 
     def interval(self, interval: Interval) -> None:
         """Append an interval."""
-        place = interval.place
+        info = interval.info
         self._append(
             event="interval",
-            kind=place.kind,
-            phase=place.phase,
-            epoch=place.epoch,
-            batch=place.batch,
-            step=place.step,
+            kind=info.kind,
+            phase=info.phase,
+            epoch=info.epoch,
+            batch=info.batch,
+            step=info.step,
             samples_per_s=interval.samples_per_s,
-            figures=_plain(interval.figures),
+            figures=_plain(interval.metrics),
             tables=interval.tables,
         )
 
@@ -145,13 +145,13 @@ class JsonObserver:
             epoch=done.epoch,
             seconds=done.seconds,
             samples_per_s=done.samples_per_s,
-            figures=_plain(done.figures),
+            figures=_plain(done.metrics),
             tables=done.tables,
         )
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, url: str, *, epoch: int) -> None:
         """Append what was saved."""
-        self._append(event="saved", what=what, path=str(path), epoch=epoch)
+        self._append(event="saved", what=what, path=url, epoch=epoch)
 
     def _append(self, **record: Any) -> None:
         with self._path.open("a", encoding="utf-8") as stream:
@@ -159,32 +159,32 @@ class JsonObserver:
 
 
 class StatusObserver:
-    """Tells a supervisor how it goes, in a small file."""
+    """Writes the current state to a small file, for a supervisor."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def step(self, place: Place) -> None:
-        """Write nothing."""
+    def step(self, info: StepInfo) -> None:
+        """Do nothing."""
 
     def interval(self, interval: Interval) -> None:
-        """Write where the run stands."""
-        place = interval.place
+        """Write progress and rate."""
+        info = interval.info
         status = Status(
-            epoch=place.epoch,
-            batch=place.batch,
+            epoch=info.epoch,
+            batch=info.batch,
             per_s=interval.samples_per_s,
-            loss=_first(interval.figures, "LOSS"),
-            auc=_first(interval.figures, "AUC"),
-            queue=interval.num_waiting,
+            loss=_first(interval.metrics, "LOSS"),
+            auc=_first(interval.metrics, "AUC"),
+            queue=interval.num_pending_pushes,
         )
         write_status(self._path, status)
 
     def pass_done(self, done: PassDone) -> None:
-        """Write nothing: the next pass tells more."""
+        """Do nothing."""
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
-        """Write nothing."""
+    def saved(self, what: str, url: str, *, epoch: int) -> None:
+        """Do nothing."""
 
 
 def duration(seconds: float) -> str:
@@ -207,9 +207,9 @@ def _tables(tables: Tables) -> list[str]:
     ]
 
 
-def _first(figures: Mapping[str, float], name: str) -> float | None:
-    """Return the figure of that name, or of the first task that has one; None if undefined."""
-    found = [value for key, value in figures.items() if key.startswith(name)]
+def _first(metrics: Mapping[str, float], name: str) -> float | None:
+    """Return the metric of that name, or of the first task that has one; None if undefined."""
+    found = [value for key, value in metrics.items() if key.startswith(name)]
     return found[0] if found and math.isfinite(found[0]) else None
 
 
@@ -217,6 +217,6 @@ def _short(value: float) -> str:
     return f"{value:.6g}"
 
 
-def _plain(figures: Mapping[str, float]) -> dict[str, float | None]:
-    """JSON has no nan: an undefined figure is null."""
-    return {name: value if math.isfinite(value) else None for name, value in figures.items()}
+def _plain(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    """Return metrics for JSON, which has no nan: null where undefined."""
+    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}

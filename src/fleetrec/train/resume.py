@@ -1,152 +1,229 @@
-"""Find the checkpoint from which an interrupted run goes on."""
+"""Find the checkpoint from which an interrupted run goes on, and load it."""
 
 import dataclasses
+import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from fleetrec.checkpoint.folder import Folder, is_published, open_folder
-from fleetrec.checkpoint.tensors import read_file
+from fleetrec.checkpoint.folder import Folder, open_folder
 from fleetrec.config.job import RunOptions
-from fleetrec.core.errors import CheckpointError, ConfigError, DataError
-from fleetrec.train.phase import PhaseRun, load_random_state, read_phase
-from fleetrec.train.position import Position
-from fleetrec.train.run_folder import RunFolder
+from fleetrec.core.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    FleetRecError,
+    MismatchError,
+)
+from fleetrec.core.progress import Progress
+from fleetrec.parallel.group import Group
+from fleetrec.train.checkpoints import (
+    progress_in,
+    published_below,
+    read_phase,
+    step_checkpoints,
+    url_of,
+    worker_progress_in,
+)
+from fleetrec.train.context import RunContext
+from fleetrec.train.pass_plan import PassPlan, last_pass
+from fleetrec.train.phase import Phase
+from fleetrec.train.resume_signature import resume_signature, signature_differences
+from fleetrec.train.saver import METRICS
 
 logger = logging.getLogger(__name__)
 
-RANDOM = "random"  # beside the phases, in no folder: a phase may have any name
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResumePoint:
-    """A checkpoint of this very run and the position it was taken at.
+    """A checkpoint and the progress at which it was saved.
 
-    Within an epoch of several workers each has a position of its own.
+    Within a pass of several workers each has a progress of its own.
     """
 
     folder: Folder
-    position: Position
-    positions: tuple[Position, ...] = ()
+    progress: Progress
+    worker_progress: tuple[Progress, ...] = ()
 
-    def fits(self, num_workers: int) -> bool:
-        """Tell whether so many workers can go on from here."""
-        return not self.positions or len(self.positions) == num_workers
-
-
-def resume_points(run: RunOptions, folder: RunFolder) -> Iterator[ResumePoint]:
-    """Yield the checkpoints of the last run, newest first; those of other runs do not count."""
-    run_id = folder.run_id()
-    if run_id is None:
-        return
-    places = (run.save.checkpoint_path, run.save.step_path, folder.checkpoints)
-    found: list[ResumePoint] = []
-    for place in {place for place in places if place is not None and place.is_dir()}:
-        for path in filter(is_published, place.iterdir()):
-            try:
-                checkpoint = open_folder(path, kind="checkpoint")
-            except CheckpointError as error:
-                logger.warning("passed over: %s", error)
-                continue
-            if checkpoint.meta.get("run_id") == run_id:
-                found.append(
-                    ResumePoint(
-                        folder=checkpoint,
-                        position=Position.from_dict(checkpoint.meta["position"]),
-                        positions=tuple(
-                            map(Position.from_dict, checkpoint.meta.get("positions", ()))
-                        ),
-                    )
-                )
-    yield from sorted(found, key=lambda p: (p.position.step, p.position.epoch), reverse=True)
+    def matches_worker_count(self, num_workers: int) -> bool:
+        """Return whether that many workers can go on from here."""
+        return not self.worker_progress or len(self.worker_progress) == num_workers
 
 
-def take_up(point: ResumePoint, run: RunOptions, phases: Sequence[PhaseRun]) -> None:
-    """Load everything; the job and the data must be those of the interrupted run."""
-    _check_same_job(point.folder, run)
-    fingerprints = {phase.options.name: phase.data_fingerprint() for phase in phases}
-    if point.folder.meta["data"] != fingerprints:
-        raise DataError(
-            f"--resume: the data files have changed since {point.folder.path} was written (names "
-            "or sizes); start without --resume, with init_model_path to keep the weights"
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resumed:
+    """A checkpoint that was loaded; ``is_exact``: the run goes on as if it had not stopped."""
+
+    url: str
+    progress: tuple[Progress, ...]  # of every worker, or one for all
+    is_exact: bool
+    rules: Mapping[str, Any]
+
+
+class Resumer:
+    """Looks for checkpoints and loads the newest sound one.
+
+    Every process of ``rule_group`` makes the same calls. The chief lists the checkpoints; one that
+    a process cannot load is passed over by all.
+    """
+
+    def __init__(
+        self,
+        run: RunOptions,
+        phases: Sequence[Phase],
+        group: Group,
+        rule_group: Group,
+        plan: PassPlan,
+        context: RunContext,
+    ) -> None:
+        self._run = run
+        self._phases = phases
+        self._group = group
+        self._rule_group = rule_group
+        self._plan = plan
+        self._context = context
+        self._num_gathers = 0
+
+    def resume(self) -> Resumed | None:
+        """Load the newest sound checkpoint of the run; None if there is none."""
+        listed = json.dumps(self._candidates() if self._rule_group.is_chief else []).encode()
+        sent = self._rule_group.broadcast(listed, key="resume", pass_index=None)
+        for url in json.loads(sent):
+            resumed = self._try(url)
+            if resumed is not None:
+                return resumed
+        folders = ", ".join(self._folders())
+        logger.warning("no checkpoint to resume from in %s: this is a new run", folders)
+        return None
+
+    def _candidates(self) -> list[str]:
+        return [url_of(point.folder) for point in self._points()]
+
+    def _folders(self) -> list[str]:
+        folder = str(self._context.folder.path)
+        named = [one.replace("{folder}", folder) for one in self._run.resume.folders]
+        return list(dict.fromkeys(named))
+
+    def _points(self) -> Iterator[ResumePoint]:
+        """Yield the checkpoints of the run, newest first."""
+        options, found = self._run.resume, []
+        run_id = self._context.folder.run_id()
+        if options.prefix is None and run_id is None:
+            return
+        for folder in self._folders():
+            urls = (
+                published_below(folder)
+                if options.prefix is None
+                else step_checkpoints(folder, prefix=options.prefix)
+            )
+            for url in urls:
+                try:
+                    point = open_point(url)
+                except CheckpointError as error:
+                    logger.warning("passed over: %s", error)
+                    continue
+                if options.prefix is not None or point.folder.meta.get("run_id") == run_id:
+                    found.append(point)
+        found.sort(key=lambda p: (p.progress.step, p.progress.pass_index), reverse=True)
+        yield from found
+
+    def _try(self, url: str) -> Resumed | None:
+        """Load one checkpoint; None if some process cannot."""
+        point = self._together(url, lambda: open_point(url))
+        if point is None:
+            return None
+        changes = self._changes(point)
+        if changes is not None and self._run.resume.if_changed == "refuse":
+            if isinstance(changes, CheckpointError):  # an older one may fit
+                logger.warning("passed over: %s: %s", url, changes)
+                return None
+            raise changes
+        loaded = self._together(url, lambda: self._load(point, is_exact=changes is None))
+        if loaded is None:
+            for phase in self._phases:  # the next one must find nothing of this
+                phase.state.clear()
+            return None
+        if changes is not None:
+            logger.info(
+                "continues with the weights of %s, from the beginning of the data: options or "
+                "data have changed since",
+                url,
+            )
+            return Resumed(
+                url=url,
+                progress=(Progress(step=point.progress.step),),
+                is_exact=False,
+                rules={},
+            )
+        logger.info("resumed from %s", url)
+        return Resumed(
+            url=url,
+            progress=point.worker_progress or (point.progress,),
+            is_exact=True,
+            rules=point.folder.meta.get("rules", {}),
         )
-    saved = [read_phase(point.folder, phase.options.name) for phase in phases]
-    random = read_file(point.folder, RANDOM)
-    try:
-        for phase, its in zip(phases, saved, strict=True):
-            phase.strategy.load_tables(its.tables)
-    except CheckpointError:  # an older checkpoint or a new start must find nothing of this one
-        for phase in phases:
-            phase.strategy.clear_tables()
-        raise
-    for phase, its in zip(phases, saved, strict=True):
-        phase.load_state(its.tensors)
-    load_random_state(random)
 
+    def _changes(self, point: ResumePoint) -> FleetRecError | None:
+        """Return an error about what is not as it was when the checkpoint was written."""
+        flag, url = self._run.resume.flag, url_of(point.folder)
+        now = resume_signature(self._run)
+        differences = signature_differences(point.folder.meta["job"], now, url=url)
+        if differences:
+            return ConfigError([f"{flag}: {difference}" for difference in differences])
+        spec = last_pass(self._plan, point.progress)
+        if spec is not None and point.folder.meta["data"] != dict(spec.fingerprint):
+            return DataError(
+                f"{flag}: the data files have changed since {url} was written (names or sizes); "
+                f"start without {flag}, with init_model_path to keep the weights"
+            )
+        if not point.matches_worker_count(self._group.size):
+            return CheckpointError(
+                f"written by {len(point.worker_progress)} workers within an epoch, now there are "
+                f"{self._group.size}"
+            )
+        return None
 
-def what_matters(run: RunOptions) -> dict[str, Any]:
-    """Return the part of a run's options that its weights depend on."""
-    plain = run.to_plain()
-    phases = [
-        {
-            "name": phase["name"],
-            "model": phase["model"],
-            "optimizer": phase["optimizer"],
-            "dataset": {k: v for k, v in phase["dataset"].items() if k not in _FREE_IN_DATASET},
-        }
-        for phase in plain["phases"]
-    ]
-    frozen = plain["warm_start"]["frozen"]
-    return {"seed": plain["seed"], "frozen": frozen, "phases": phases}
+    def _load(self, point: ResumePoint, *, is_exact: bool) -> bool:
+        saved = [read_phase(point.folder, phase.name) for phase in self._phases]
+        for phase, its in zip(self._phases, saved, strict=True):
+            phase.state.load(its, exact=True)
+            if is_exact and self._rule_group.is_chief:  # which has counted for all
+                phase.metrics.load_state(its.tensors[METRICS])
+        return True
 
+    def _together(self, url: str, act: Callable[[], T]) -> T | None:
+        """Return what ``act`` returns if no process fails; None if one does.
 
-_FREE_IN_DATASET = ("data_path", "more_paths", "thread_num", "kind", "name")  # a folder may move
-
-
-def _check_same_job(checkpoint: Folder, run: RunOptions) -> None:
-    before = dict(_leaves(checkpoint.meta["job"], ""))
-    now = dict(_leaves(what_matters(run), ""))
-    changed = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))
-    if changed:
-        raise ConfigError(
-            [
-                f"--resume: {key} was {before.get(key)!r} when {checkpoint.path} was written, "
-                f"now it is {now.get(key)!r}"
-                for key in changed
-            ]
+        A checkpoint that does not fit the job is an error: older ones do not fit either.
+        """
+        result: T | None = None
+        failure: CheckpointError | None = None
+        try:
+            result = act()
+        except CheckpointError as error:
+            failure = error
+        self._num_gathers += 1
+        texts = self._rule_group.all_gather(
+            b"" if failure is None else str(failure).encode(),
+            key=f"resume/{self._num_gathers}",
+            pass_index=None,
         )
+        if isinstance(failure, MismatchError):
+            raise failure
+        failed = [text.decode() for text in texts if text]
+        if not failed:
+            return result
+        logger.warning("passed over: %s: %s", url, failed[0])
+        return None
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}".lstrip("."))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{path}[{index}]")
-    else:
-        yield path, value
-
-
-def checkpoint_folders(path: Path) -> list[Path]:
-    """Return one checkpoint, or those below a folder: epochs in numeric order, else by name."""
-    if is_published(path):
-        return [path]
-    if not path.is_dir():
-        raise CheckpointError(f"{path}: no such checkpoint")
-    found = [child for child in path.iterdir() if is_published(child)]
-    epochs = [child for child in found if child.name.isdecimal()]
-    if epochs:
-        return sorted(epochs, key=lambda child: int(child.name))
-    if not found:
-        raise CheckpointError(f"{path}: neither a checkpoint nor a folder of checkpoints")
-    return sorted(found, key=lambda child: child.name)
-
-
-def open_one(path: Path) -> Folder:
-    """Open a checkpoint; a folder of them is answered with the newest to choose."""
-    if path.is_dir() and not is_published(path):
-        newest = checkpoint_folders(path)[-1]
-        raise CheckpointError(f"{path}: holds several checkpoints; did you mean {newest}?")
-    return open_folder(path, kind="checkpoint")
+def open_point(url: str) -> ResumePoint:
+    """Open a checkpoint from which a run may go on."""
+    folder = open_folder(url, kind="checkpoint")
+    return ResumePoint(
+        folder=folder,
+        progress=progress_in(folder),
+        worker_progress=worker_progress_in(folder),
+    )

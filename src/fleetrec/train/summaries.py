@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fleetrec.config.job import RunOptions
-from fleetrec.train.events import Interval, Observer, PassDone, Place
+from fleetrec.train.events import Interval, Observer, PassDone, StepInfo
 
 logger = logging.getLogger(__name__)
 
@@ -30,34 +30,35 @@ class Writer(Protocol):
 class SummaryObserver:
     """Writes event files: of training into a folder, of evaluations into one below it."""
 
-    def __init__(self, *, interval: int, training: Writer, judging: Writer) -> None:
+    def __init__(self, *, interval: int, training: Writer, evaluation: Writer) -> None:
         self._interval = interval
         self._training = training
-        self._judging = judging
+        self._evaluation = evaluation
         self._step = 0
 
-    def step(self, place: Place) -> None:
-        """Note the step, which evaluations are plotted at."""
-        self._step = place.step + 1
+    def step(self, info: StepInfo) -> None:
+        """Remember the step, at which evaluations are plotted."""
+        self._step = info.step + 1
 
     def interval(self, interval: Interval) -> None:
-        """Write the figures of training."""
+        """Write the metrics of training."""
         if self._step % self._interval == 0:
-            figures = {**interval.figures, "samples_per_s": interval.samples_per_s}
-            _write(self._training, figures, self._step)
+            lr = {} if interval.lr is None else {"lr": interval.lr}
+            rate = {"samples_per_s": interval.samples_per_s}
+            _write(self._training, {**interval.metrics, **lr, **rate}, self._step)
 
     def pass_done(self, done: PassDone) -> None:
-        """Write the figures of an evaluation."""
+        """Write the metrics of an evaluation."""
         if done.kind == "infer":
-            _write(self._judging, done.figures, self._step)
+            _write(self._evaluation, done.metrics, self._step)
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
-        """Write nothing."""
+    def saved(self, what: str, url: str, *, epoch: int) -> None:
+        """Do nothing."""
 
 
 @contextlib.contextmanager
 def open_summaries(folder: Path, run: RunOptions) -> Iterator[tuple[Observer, ...]]:
-    """Give the observer that a run asks for, if TensorBoard is there, and close its files."""
+    """Open the observer that a run asks for, if TensorBoard is installed; closes its files."""
     if run.summary_interval is None:
         yield ()
         return
@@ -69,12 +70,16 @@ def open_summaries(folder: Path, run: RunOptions) -> Iterator[tuple[Observer, ..
 
     with (
         SummaryWriter(str(folder)) as training,
-        SummaryWriter(str(folder / EVALUATION)) as judging,
+        SummaryWriter(str(folder / EVALUATION)) as evaluation,
     ):
-        yield (SummaryObserver(interval=run.summary_interval, training=training, judging=judging),)
+        yield (
+            SummaryObserver(
+                interval=run.summary_interval, training=training, evaluation=evaluation
+            ),
+        )
 
 
-def _write(writer: Writer, figures: Mapping[str, float], step: int) -> None:
-    for name, value in figures.items():
+def _write(writer: Writer, metrics: Mapping[str, float], step: int) -> None:
+    for name, value in metrics.items():
         writer.add_scalar(name, value, step)
     writer.flush()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fleetrec.core.errors import CheckpointError, MismatchError
-from fleetrec.embedding import native_store
+from fleetrec.embedding import sharding
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import Chain
 from fleetrec.embedding.snapshot import find_rows, live_candidates, live_rows
@@ -206,7 +206,7 @@ def test_rows_of_another_width_are_refused(tmp_path):
 @pytest.fixture
 def many_shards(monkeypatch):
     """Tables of several files without millions of rows."""
-    monkeypatch.setattr(native_store, "SHARD_BYTES", 64)
+    monkeypatch.setattr(sharding, "SHARD_BYTES", 64)
 
 
 def test_large_tables_are_written_and_read_in_several_files(tmp_path, many_shards):

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 import torch
-
-from fleetrec.config.job import CommunicatorOptions, OptimizerOptions
 from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.server import ServerStrategy
+
+from fleetrec.config.job import CommunicatorOptions, OptimizerOptions
 from fleetrec.server.client import ClientOptions
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.wire import Kind

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from fleetrec.parallel.cluster import Cluster
 
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.batch import Batch
@@ -13,7 +14,6 @@ from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.table import Admission, RowOptimizer, TableOptimizer
-from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.geo import GeoStrategy
 from fleetrec.server.client import ClientOptions
 from unit.parallel.linear import Linear

@@ -4,11 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from fleetrec.parallel.ranks import Ranks
 from torch.distributed import TCPStore
 
 from fleetrec.core.errors import LostRankError
 from fleetrec.core.topology import RankPlace
-from fleetrec.parallel.ranks import Ranks
 from fleetrec.parallel.roll_call import call_roll
 
 COUNT = 3

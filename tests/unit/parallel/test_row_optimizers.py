@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from fleetrec.parallel.single import SingleStrategy
 from torch import nn
 
 from fleetrec.config.job import OptimizerOptions
@@ -10,7 +11,6 @@ from fleetrec.core.cursor import Cursor
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.table import RowOptimizer, TableConfig, TableOptimizer
-from fleetrec.parallel.single import SingleStrategy
 from reference.row_optimizer import OPTIMIZERS
 from unit.parallel.linear import Linear
 

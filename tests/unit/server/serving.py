@@ -5,21 +5,22 @@ import contextlib
 import numpy as np
 
 from fleetrec.config.job import OptimizerOptions
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
+from fleetrec.embedding.sharding import TableShard
 from fleetrec.embedding.table import TableConfig
 from fleetrec.server.client import ClientOptions
 from fleetrec.server.endpoint import Endpoint, Security
-from fleetrec.server.link import Link, Step
+from fleetrec.server.parameter_client import ParameterClient, StepUpdate
 from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
-from fleetrec.server.spec import Portion, ServedModel
+from fleetrec.server.spec import ServedModel
 
 TOKEN = "secret"
 MODEL = ServedModel(
     tables=(TableConfig(name="t", dim=2), TableConfig(name="u", dim=3, num_rows=10)),
-    num_dense=5,
-    optimizer=OptimizerOptions(name="sgd", lr=1.0),
+    dense_sizes=(5,),
+    optimizers=(OptimizerOptions(name="sgd", lr=1.0),),
     seed=0,
     mode="async",
 )
@@ -27,7 +28,7 @@ MODEL = ServedModel(
 
 def make_service(directory, *, index=0, count=1, num_workers=1, **options):
     memory = Memory(directory, durability="process")
-    portion = Portion(index=index, count=count)
+    portion = TableShard(index=index, count=count)
     return Service(
         memory,
         ServiceOptions(portion=portion, num_workers=num_workers, patience_s=0.1, **options),
@@ -56,27 +57,21 @@ def serving(directory, *, num_servers=1, num_workers=1, token=TOKEN):
         yield endpoints
 
 
-def make_topology(endpoints, *, index=0, num_workers=1):
-    return Topology(
-        role="worker",
-        index=index,
-        num_workers=num_workers,
-        num_servers=len(endpoints),
-        server_endpoints=tuple(endpoints),
-    )
+def make_place(endpoints, *, index=0, num_workers=1):
+    return Place(rank=index, num_workers=num_workers, server_endpoints=tuple(endpoints))
 
 
 @contextlib.contextmanager
 def linked(endpoints, *, model=MODEL, token=TOKEN, index=0, num_workers=1):
     options = ClientOptions(token=token, deadline_s=30, give_up_s=60)
-    topology = make_topology(endpoints, index=index, num_workers=num_workers)
-    with contextlib.closing(Link(topology, model, options)) as link:
+    place = make_place(endpoints, index=index, num_workers=num_workers)
+    with contextlib.closing(ParameterClient(place, model, options)) as link:
         yield link
 
 
 def make_step(tables=None, *, grads_P=None, progress=b""):
     zeros_P = np.zeros(MODEL.num_dense, np.float32)
-    return Step(
+    return StepUpdate(
         progress=progress,
         num_samples=1,
         event_time=0,

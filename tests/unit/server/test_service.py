@@ -9,9 +9,9 @@ import pytest
 
 from fleetrec.core.errors import CheckpointError
 from fleetrec.embedding.remote_lookup import UniqueIds
+from fleetrec.embedding.sharding import TableShard
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.service_options import START
-from fleetrec.server.spec import Portion
 from fleetrec.server.wire import Kind, Message, WireError, as_bytes, text_array
 from unit.server.serving import MODEL, make_service
 
@@ -24,7 +24,7 @@ class Held:
     def __init__(self, directory, *, model=MODEL, num_workers=1, **options):
         self._make = lambda: make_service(directory, num_workers=num_workers, **options)
         self.service, self.memory = self._make()
-        first, last = Portion(index=0, count=1).dense(model.num_dense)
+        first, last = TableShard(index=0, count=1).part_of(model.num_dense)
         arrays = [as_bytes(model.to_plain()), np.zeros(last - first, np.float32)]
         self.ask(Kind.SETUP, arrays=arrays)
         for worker in range(num_workers):

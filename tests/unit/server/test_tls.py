@@ -8,8 +8,8 @@ import pytest
 
 from fleetrec.server.client import ClientOptions
 from fleetrec.server.endpoint import Endpoint, Security
-from fleetrec.server.link import Link
-from unit.server.serving import MODEL, TOKEN, make_service, make_topology
+from fleetrec.server.parameter_client import ParameterClient
+from unit.server.serving import MODEL, TOKEN, make_place, make_service
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
@@ -22,9 +22,9 @@ def test_a_worker_that_knows_the_certificate_is_served(tmp_path):
     service, memory = make_service(tmp_path / "held")
     security = Security(token=TOKEN, certificate=certificate, key=key)
     with Endpoint(service, "localhost:0", security=security, num_workers=1) as endpoint:
-        topology = make_topology([f"localhost:{endpoint.port}"])
+        topology = make_place([f"localhost:{endpoint.port}"])
         options = ClientOptions(token=TOKEN, authority=certificate, deadline_s=30)
-        link = Link(topology, MODEL, options)
+        link = ParameterClient(topology, MODEL, options)
         link.set_up(np.zeros(MODEL.num_dense, np.float32))
         assert link.enter().sequence == 0
         link.close()

@@ -52,7 +52,7 @@ class Cut {
   std::vector<std::size_t> num_tombstones_;  // by bucket
   std::optional<std::uint64_t> fingerprint_;
 
-  friend void commit_cut(Table& table, const Cut& cut);
+  friend void commit_cut(Table& table, const Cut& cut, std::optional<std::uint64_t> fingerprint);
   friend SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& target);
 };
 
@@ -61,8 +61,10 @@ class Cut {
 SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& target);
 
 // Makes what was written the parent of the next delta, and forgets the tombstones from before the
-// cut. To be called when the files are published.
-void commit_cut(Table& table, const Cut& cut);
+// cut. To be called when the files are published; with the fingerprint of all files, if other
+// processes wrote some of them.
+void commit_cut(Table& table, const Cut& cut,
+                std::optional<std::uint64_t> fingerprint = std::nullopt);
 
 // Replaces the table by a base and the deltas that follow it. Throws FormatFault for files that are
 // damaged, missing, of another table or out of order; then the table is empty.

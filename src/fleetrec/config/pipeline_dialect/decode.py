@@ -13,11 +13,8 @@ from fleetrec.config.job import (
     EvaluationOptions,
     Job,
     PhaseOptions,
-    RollingOptions,
     RunOptions,
-    SaveOptions,
     UpdateOptions,
-    WarmStartOptions,
 )
 from fleetrec.config.pipeline_dialect.check import (
     check_data,
@@ -35,6 +32,11 @@ from fleetrec.config.pipeline_dialect.message import Message
 from fleetrec.config.pipeline_dialect.model import CLASSES, TaskTower
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline, with_classes
 from fleetrec.config.pipeline_dialect.plain import Plainer
+from fleetrec.config.pipeline_dialect.saving import (
+    resume_options,
+    training_rules,
+    warm_start_options,
+)
 from fleetrec.config.pipeline_dialect.text import Tree, read_tree
 from fleetrec.config.pipeline_dialect.translate import DataTranslator, input_path, loss_name
 from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_options
@@ -44,7 +46,6 @@ from fleetrec.core.errors import ConfigError
 from fleetrec.core.processes import Processes
 
 PHASE = "model"  # what the weights of a pipeline are called in a checkpoint
-DEFAULT_SAVE_STEPS = 1000
 ONE_PROCESS = Processes()
 
 
@@ -217,9 +218,6 @@ class _Translator:
         seed: int,
     ) -> RunOptions:
         train = self._pipeline.train_config
-        is_timed = train.save_checkpoints_secs is not None
-        every_steps = train.save_checkpoints_steps or DEFAULT_SAVE_STEPS
-        fine_tune = train.fine_tune_checkpoint
         distribution = distribute(train, self._processes)
         return RunOptions(
             name="train_eval" if kind == "train" else "eval",
@@ -230,21 +228,9 @@ class _Translator:
             num_epochs=self._pipeline.data_config.num_epochs or None,
             num_steps=distribution.num_steps,
             seed=seed,
-            save=SaveOptions(
-                rolling=RollingOptions(
-                    path=Path(self._pipeline.model_dir),
-                    every_steps=None if is_timed else every_steps,
-                    every_seconds=train.save_checkpoints_secs,
-                    keep=train.keep_checkpoint_max,
-                )
-            ),
-            warm_start=WarmStartOptions(
-                partial_path=Path(fine_tune) if fine_tune else None,
-                newest=True,
-                renames=Path(train.fine_tune_ckpt_var_map)
-                if train.fine_tune_ckpt_var_map
-                else None,
-            ),
+            rules=training_rules(self._pipeline) if kind == "train" else (),
+            resume=resume_options(self._pipeline),
+            warm_start=warm_start_options(train),
             print_interval=train.log_step_count_steps,
             log_style="steps",
             evaluation=evaluation,

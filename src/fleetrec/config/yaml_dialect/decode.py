@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from fleetrec.config.document import Document, Location
-from fleetrec.config.job import Job, OptimizerOptions, PhaseOptions, RunOptions
+from fleetrec.config.job import EvaluationOptions, Job, OptimizerOptions, PhaseOptions, RunOptions
 from fleetrec.config.options import Options
 from fleetrec.config.problems import Problems, hint
 from fleetrec.config.yaml_dialect.locate import Located, locate_workspace
@@ -93,6 +93,7 @@ class _Decoder:
         phases = self._section("phase", Phase)
         datasets = self._section("dataset", Dataset)
         used = self._check_runners(runners, phases)
+        self._check_evaluations(runners, phases, datasets)
         self._check_phases({name: phases[name] for name in phases if name in used}, datasets)
         classes = {
             phase.model: self._model_class(phase, at, is_used=name in used)
@@ -123,23 +124,55 @@ class _Decoder:
         return Job(
             source=self._document.path,
             workspace=self._workspace.path,
-            runs=tuple(self._run(_sound(runners[name]), options, top) for name in top.mode),
+            runs=tuple(
+                self._run(_sound(runners[name]), options, top, phases=phases, datasets=datasets)
+                for name in top.mode
+            ),
             notices=tuple(self._notices),
         )
 
-    def _run(self, runner: Runner, phases: Sequence[PhaseOptions], top: TopLevel) -> RunOptions:
+    def _run(
+        self,
+        runner: Runner,
+        options: Sequence[PhaseOptions],
+        top: TopLevel,
+        *,
+        phases: Section[Phase],
+        datasets: Section[Dataset],
+    ) -> RunOptions:
         """Take the phases in the order of their section, whatever the order in the runner."""
-        chosen = [phase for phase in phases if phase.name in runner.phases or not runner.phases]
-        return run_options(runner, chosen, top=top)
+        chosen = [phase for phase in options if phase.name in runner.phases or not runner.phases]
+        evaluation = None
+        if runner.eval_dataset is not None:
+            dataset = dataset_options(
+                _sound(datasets[runner.eval_dataset]),
+                _sound(phases[chosen[0].name]),
+                settings=flat_settings(self._document.data),
+            )
+            in_order = dataset.model_copy(update={"shuffle_files": False, "shuffle_rows": 0})
+            evaluation = EvaluationOptions(dataset=in_order)
+        return run_options(runner, chosen, top=top, evaluation=evaluation)
+
+    def _check_evaluations(
+        self, runners: Section[Runner], phases: Section[Phase], datasets: Section[Dataset]
+    ) -> None:
+        """Check the data sets on which the runners of ``mode`` evaluate while they train."""
+        for name in self._names_of_mode():
+            at, runner = runners.get(name, ((), None))
+            if runner is None or runner.eval_dataset is None:
+                continue
+            where = (*at, "eval_dataset")
+            if len(runner.phases or phases) > 1:
+                self._problems.note(where, "is for a runner of one phase; name it in phases")
+            if self._check_name(where, runner.eval_dataset, datasets):
+                self._check_dataset(datasets[runner.eval_dataset])
 
     def _check_runners(self, runners: Section[Runner], phases: Section[Phase]) -> set[str]:
         """Check the runners of ``mode`` and return the phases they use: all, if that is unclear."""
         used: set[str] = set()
-        mode = self._document.data.get("mode")
-        names = mode if isinstance(mode, list) else [mode] if isinstance(mode, str) else []
-        for name in names:
-            is_known = self._check_name(("mode",), str(name), runners)
-            at, runner = runners[str(name)] if is_known else ((), None)
+        for name in self._names_of_mode():
+            is_known = self._check_name(("mode",), name, runners)
+            at, runner = runners[name] if is_known else ((), None)
             if runner is None:
                 used.update(phases)
                 continue
@@ -152,6 +185,11 @@ class _Decoder:
             used.update(runner.phases or phases)
         return used or set(phases)
 
+    def _names_of_mode(self) -> list[str]:
+        mode = self._document.data.get("mode")
+        names = mode if isinstance(mode, list) else [mode] if isinstance(mode, str) else []
+        return [str(name) for name in names]
+
     def _check_phases(self, phases: Section[Phase], datasets: Section[Dataset]) -> None:
         for at, phase in phases.values():
             if phase is None:
@@ -160,11 +198,13 @@ class _Decoder:
                 self._problems.note((*at, key), problem)
             if not self._check_name((*at, "dataset_name"), phase.dataset_name, datasets):
                 continue
-            dataset_at, dataset = datasets[phase.dataset_name]
-            if dataset is None:
-                continue
+            self._check_dataset(datasets[phase.dataset_name])
+
+    def _check_dataset(self, entry: tuple[Location, Dataset | None]) -> None:
+        at, dataset = entry
+        if dataset is not None:
             for key, problem in dataset_problems(dataset).items():
-                self._problems.note((*dataset_at, key), problem)
+                self._problems.note((*at, key), problem)
 
     def _validate(self, want: type[OptionsT], data: Any, at: Location) -> OptionsT | None:
         if not isinstance(data, dict):

@@ -165,6 +165,35 @@ class CommunicatorKeys(Section):
     pull_ahead: bool = False
 
 
+class EvalInterval(Section):
+    """``eval_interval`` of a runner: after so many epochs, or steps."""
+
+    epochs: Int | None = Field(default=None, gt=0)
+    steps: Int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("expected epochs or steps, not both")
+        return self
+
+
+class KeepBest(Section):
+    """``keep_best`` of a runner: the checkpoint that has the best value of a metric."""
+
+    metric: str
+    minimize: bool | None = None
+    path: MaybePath = None
+
+
+class EarlyStop(Section):
+    """``early_stop`` of a runner: after so many evaluations without a better value."""
+
+    metric: str
+    minimize: bool | None = None
+    patience: Int = Field(default=3, gt=0)
+
+
 class Runner(Section):
     """An entry of ``runner``."""
 
@@ -195,6 +224,10 @@ class Runner(Section):
     save_inference_fetch_varnames: Names = ()
     save_step_interval: Int = Field(default=-1, ge=-1)
     save_step_path: MaybePath = None
+    eval_dataset: str | None = None
+    eval_interval: EvalInterval = EvalInterval()
+    early_stop: EarlyStop | None = None
+    keep_best: KeepBest | None = None
     print_interval: Int = Field(default=20, gt=0)
     runner_result_dump_path: MaybePath = None
     instance_class_path: MaybePath = None

@@ -11,17 +11,23 @@ from fleetrec.config.job import (
     DatasetOptions,
     DenseSlot,
     DeviceOptions,
+    EvaluationOptions,
     Filter,
     IdRule,
     PhaseOptions,
     ReaderOptions,
     RunOptions,
-    SaveOptions,
     TextTableOptions,
-    WarmStartOptions,
 )
 from fleetrec.config.options import Options
+from fleetrec.config.rules import InferenceOptions
 from fleetrec.config.yaml_dialect.locate import locate_data
+from fleetrec.config.yaml_dialect.saving import (
+    resume_options,
+    rule_problems,
+    runner_rules,
+    warm_start_options,
+)
 from fleetrec.config.yaml_dialect.schema import (
     CommunicatorKeys,
     Dataset,
@@ -132,7 +138,7 @@ def runner_problems(runner: Runner) -> dict[str, str]:
         problems["trainer_class"] = "only GeneralTrainer is available"
     if runner.load_vars and not (runner.init_model_path or runner.init_pretraining_model_path):
         problems["load_vars"] = "given without init_model_path"
-    return {**problems, **_save_problems(runner), **_cluster_problems(runner)}
+    return {**problems, **rule_problems(runner), **_cluster_problems(runner)}
 
 
 def _cluster_problems(runner: Runner) -> dict[str, str]:
@@ -253,7 +259,13 @@ def flat_settings(data: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel) -> RunOptions:
+def run_options(
+    runner: Runner,
+    phases: Sequence[PhaseOptions],
+    *,
+    top: TopLevel,
+    evaluation: EvaluationOptions | None = None,
+) -> RunOptions:
     """Translate one runner."""
     is_infer = _is_infer(runner)
     return RunOptions(
@@ -280,16 +292,18 @@ def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel
         phases=tuple(phases),
         num_epochs=1 if is_infer else runner.epochs or 1,
         seed=runner.seed,
-        save=_save_options(runner),
-        warm_start=WarmStartOptions(
-            path=_path(runner.init_model_path),
-            partial_path=_path(runner.init_pretraining_model_path),
-            variables=runner.load_vars,
-            frozen=runner.finetuning_aspect_varnames,
+        rules=() if is_infer else runner_rules(runner),
+        checkpoint_base_interval=_base_interval(runner, num_phases=len(phases)),
+        inference=InferenceOptions(
+            feeds=runner.save_inference_feed_varnames,
+            fetches=runner.save_inference_fetch_varnames,
         ),
+        resume=resume_options(runner),
+        warm_start=warm_start_options(runner),
         print_interval=runner.print_interval,
         dump_path=_path(runner.runner_result_dump_path),
         show_costs=top.debug,
+        evaluation=evaluation,
     )
 
 
@@ -332,45 +346,14 @@ def _is_collective(runner: Runner) -> bool:
     return runner.fleet_mode == "collective" or _has_several_gpus(runner)
 
 
-def _save_options(runner: Runner) -> SaveOptions:
-    """Translate intervals: -1 (the default) has always meant every epoch, and off for steps."""
-    return SaveOptions(
-        checkpoint_path=_path(runner.save_checkpoint_path),
-        checkpoint_interval=abs(runner.save_checkpoint_interval),
-        checkpoint_base_interval=runner.save_checkpoint_base_interval,
-        inference_path=_path(runner.save_inference_path),
-        inference_interval=abs(runner.save_inference_interval),
-        feeds=runner.save_inference_feed_varnames,
-        fetches=runner.save_inference_fetch_varnames,
-        step_path=_path(runner.save_step_path),
-        step_interval=max(runner.save_step_interval, 0),
-    )
+def _base_interval(runner: Runner, *, num_phases: int) -> int:
+    """Return how often tables are saved whole.
 
-
-def _save_problems(runner: Runner) -> dict[str, str]:
-    problems = {}
-    for kind in ("feed", "fetch"):
-        if getattr(runner, f"save_inference_{kind}_varnames") and not runner.save_inference_path:
-            problems[f"save_inference_{kind}_varnames"] = "given without save_inference_path"
-    for key in ("save_checkpoint_path", "save_inference_path", "save_step_path"):
-        blocking = _blocking_file(getattr(runner, key))
-        if blocking is not None:
-            problems[key] = f"cannot be a folder: {blocking} is a file"
-    if runner.save_step_interval > 0 and runner.save_step_path is None:
-        problems["save_step_interval"] = "given without save_step_path"
-    if runner.save_checkpoint_base_interval > 1 and not (
-        runner.save_checkpoint_path or runner.save_step_path
-    ):
-        problems["save_checkpoint_base_interval"] = (
-            "given without save_checkpoint_path or save_step_path"
-        )
-    return problems
-
-
-def _blocking_file(text: str | None) -> Path | None:
-    """Return the file that stands where a folder is to be made, if there is one."""
-    path = _path(text)
-    return None if path is None else next((p for p in (path, *path.parents) if p.is_file()), None)
+    With several phases, checkpoints within an epoch replace each other, and one that is replaced
+    cannot be the parent of a delta.
+    """
+    may_replace = num_phases > 1 and runner.save_step_path is not None
+    return 1 if may_replace else runner.save_checkpoint_base_interval
 
 
 def _path(text: str | None) -> Path | None:

@@ -1,0 +1,61 @@
+"""The fields of a pipeline that say when it saves and evaluates, as rules."""
+
+from fleetrec.config.pipeline_dialect.pipeline import Pipeline
+from fleetrec.config.pipeline_dialect.train import TrainConfig
+from fleetrec.config.rules import ResumeOptions, Rule, RuleWhen, WarmStartOptions
+
+CHECKPOINT_PREFIX = "model.ckpt-"
+DEFAULT_SAVE_STEPS = 1000
+EVAL_RESULT = "eval_result.txt"
+
+
+def training_rules(pipeline: Pipeline) -> tuple[Rule, ...]:
+    """Save before the first step, at intervals, at the end and when stopped; evaluate each.
+
+    The first checkpoint is not evaluated, nor one that is saved because the run was stopped.
+    """
+    train = pipeline.train_config
+    every = train.save_checkpoints_secs or train.save_checkpoints_steps or DEFAULT_SAVE_STEPS
+    interval: RuleWhen = "steps" if train.save_checkpoints_secs is None else "seconds"
+    folder, name = pipeline.model_dir, f"{CHECKPOINT_PREFIX}{{step}}"
+    rules = []
+    moments: tuple[tuple[RuleWhen, float], ...] = (
+        ("begin", 1),
+        (interval, every),
+        ("end", 1),
+        ("stop", 1),
+    )
+    for when, number in moments:
+        rules.append(
+            Rule(
+                when=when,
+                every=number,
+                do="checkpoint",
+                path=f"{folder}/{name}",
+                keep=train.keep_checkpoint_max,
+            )
+        )
+        if when in (interval, "end"):
+            path = f"{folder}/{EVAL_RESULT}"
+            rules.append(Rule(when=when, every=number, do="evaluate", path=path, name=name))
+    return tuple(rules)
+
+
+def resume_options(pipeline: Pipeline) -> ResumeOptions:
+    """Return where ``--continue_train`` looks, and that it goes on with new data and options."""
+    return ResumeOptions(
+        folders=(pipeline.model_dir,),
+        prefix=CHECKPOINT_PREFIX,
+        if_changed="restart_data",
+        flag="--continue_train",
+    )
+
+
+def warm_start_options(train: TrainConfig) -> WarmStartOptions:
+    """Return where fine-tuning takes its weights from."""
+    return WarmStartOptions(
+        url=train.fine_tune_checkpoint or None,
+        requires_all=False,
+        newest_prefix=CHECKPOINT_PREFIX,
+        renames=train.fine_tune_ckpt_var_map or None,
+    )

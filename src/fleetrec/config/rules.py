@@ -1,0 +1,87 @@
+"""When a training run saves, evaluates and stops, and where it looks for what it saved."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from fleetrec.config.options import Options
+
+RuleWhen = Literal[
+    "begin", "passes", "steps", "pass_steps", "seconds", "event_minutes", "stop", "end"
+]
+RuleAction = Literal["checkpoint", "delta", "inference", "evaluate", "early_stop"]
+
+
+class Rule(Options):
+    """One thing that a training run does at certain moments.
+
+    ``when`` is one of
+
+    - ``begin``: before the first step of a new run;
+    - ``passes``, ``steps``: after every n-th pass, after every n-th step of the run;
+    - ``pass_steps``: after the first step of a phase in a pass, and every n-th after that;
+    - ``seconds``, ``event_minutes``: when n seconds, or n minutes of event time, have passed;
+    - ``stop``, ``end``: when the run was interrupted, and after its last step.
+
+    ``do`` is one of
+
+    - ``checkpoint``: save a checkpoint; with ``metric``, only if the last evaluation is the best;
+    - ``delta``: save what has changed since the last checkpoint;
+    - ``inference``: save an inference model;
+    - ``evaluate``: evaluate the model, and write the metrics to ``path`` if there is one;
+    - ``early_stop``: end the run if ``metric`` has not improved in ``patience`` evaluations.
+
+    ``path`` is a URL in which ``{pass}``, ``{batch}``, ``{step}`` and ``{folder}``, the folder of
+    the run, are replaced. So is ``name``, by which an evaluation is reported. Of the checkpoints
+    of a rule the newest ``keep`` stay; 0: all.
+    """
+
+    when: RuleWhen
+    every: float = Field(default=1, gt=0)
+    do: RuleAction
+    path: str = ""
+    name: str = "{pass}"
+    keep: int = Field(default=0, ge=0)
+    metric: str | None = None
+    minimize: bool = False
+    patience: int = Field(default=0, ge=0)
+
+
+class ResumeOptions(Options):
+    """Where a run looks for the checkpoint from which it resumes.
+
+    Without ``prefix`` the checkpoints of the same run id count, else all that are called
+    ``<prefix><step>``. ``if_changed`` says what happens if data or options are not those of the
+    checkpoint: the run is refused, or it keeps the weights and starts from the beginning of the
+    data. ``flag`` is the option of the command line, for messages.
+    """
+
+    folders: tuple[str, ...] = ("{folder}/checkpoints",)
+    prefix: str | None = None
+    if_changed: Literal["refuse", "restart_data"] = "refuse"
+    flag: str = "--resume"
+
+
+class WarmStartOptions(Options):
+    """Where weights come from before the first step.
+
+    With ``requires_all`` every variable must be in the checkpoint, or all ``variables`` if they are
+    named; else those are loaded that the checkpoint has in the same shape. With ``newest_prefix``,
+    ``url`` may be a folder, of which the checkpoint ``<newest_prefix><step>`` of the highest step
+    is taken. ``renames`` is a file with two names per line: of a variable here and in the
+    checkpoint. ``frozen`` are the variables that are not trained.
+    """
+
+    url: str | None = None
+    requires_all: bool = True
+    variables: tuple[str, ...] = ()
+    newest_prefix: str | None = None
+    renames: str | None = None
+    frozen: tuple[str, ...] = ()
+
+
+class InferenceOptions(Options):
+    """Inputs and outputs of inference models; empty: all."""
+
+    feeds: tuple[str, ...] = ()
+    fetches: tuple[str, ...] = ()

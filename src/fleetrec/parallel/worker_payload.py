@@ -1,0 +1,25 @@
+"""What servers store for a worker with every step: its progress, and the buffers of its model."""
+
+import struct
+
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+_LENGTH = struct.Struct("<I")
+
+
+def encode_payload(progress: bytes, model: nn.Module) -> bytes:
+    """Join the progress of a worker and the buffers of its model, such as running means."""
+    buffers = {name: buffer.detach().cpu().clone() for name, buffer in model.named_buffers()}
+    saved = save(buffers) if buffers else b""
+    return _LENGTH.pack(len(progress)) + progress + saved
+
+
+def decode_payload(payload: bytes) -> tuple[bytes, dict[str, Tensor]]:
+    """Return progress and buffers of ``encode_payload``; nothing for an empty payload."""
+    if not payload:
+        return b"", {}
+    (length,) = _LENGTH.unpack_from(payload)
+    end = _LENGTH.size + length
+    buffers = load(payload[end:]) if len(payload) > end else {}
+    return payload[_LENGTH.size : end], buffers

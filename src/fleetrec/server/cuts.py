@@ -1,0 +1,186 @@
+"""Saving what a server holds while it serves: cut, write, commit."""
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from fleetrec.config.options import Options
+from fleetrec.core.errors import CheckpointError
+from fleetrec.core.fault_points import fault_point
+from fleetrec.embedding.native_store import TableCut
+from fleetrec.embedding.record import ShardRecord
+from fleetrec.embedding.sharding import NUM_BUCKETS
+from fleetrec.server.admin import dense_arrays
+from fleetrec.server.shard import Shard, ShardCut
+from fleetrec.server.wire import Array, Kind, Message, WireError, as_bytes
+
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+
+Request = TypeVar("Request", bound=Options)
+
+
+class CutRequest(Options):
+    """The body of CUT: versions that the tables must have at least, the same on all servers."""
+
+    token: str
+    least: Mapping[str, int] = Field(default_factory=dict)
+
+
+class SaveTable(Options):
+    """How a table is written: files of every server, and the snapshot that a delta builds on."""
+
+    shards_each: int = Field(gt=0, le=NUM_BUCKETS)
+    parent: str | None = None
+
+
+class SaveRequest(Options):
+    """The body of SAVE: where the files of a cut go."""
+
+    token: str
+    target: str
+    tables: Mapping[str, SaveTable]
+
+
+class CommitRequest(Options):
+    """The body of COMMIT: whether the files of a cut were published, and their fingerprints."""
+
+    token: str
+    published: bool
+    fingerprints: Mapping[str, str] = Field(default_factory=dict)
+
+
+def read_cut(message: Message, shard: Shard) -> CutRequest:
+    """Return the body of CUT, checked."""
+    request = _read(CutRequest, message)
+    _check_tables(request.least, shard)
+    return request
+
+
+def read_commit(message: Message, shard: Shard) -> CommitRequest:
+    """Return the body of COMMIT, checked."""
+    request = _read(CommitRequest, message)
+    _check_tables(request.fingerprints, shard)
+    missing = shard.stores.keys() - request.fingerprints.keys()
+    if request.published and missing:
+        raise WireError(f"expected the fingerprint of every table; {min(missing)} is missing")
+    if not all(_FINGERPRINT.fullmatch(one) for one in request.fingerprints.values()):
+        raise WireError("expected fingerprints of 16 hexadecimal digits")
+    return request
+
+
+class LiveCut:
+    """The one cut that a server keeps until the chief commits or abandons it.
+
+    A cut survives the death of the server: CUT and COMMIT are in its journal, so replaying makes
+    the same cut again. Files are written anew when the chief asks again.
+    """
+
+    def __init__(self) -> None:
+        self._token = ""
+        self._cut: ShardCut | None = None
+        self._progress: Sequence[bytes] = ()
+        self._writing = threading.Lock()
+        self._written: dict[str, ShardRecord] | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether there is a cut; the server takes no snapshot of its own meanwhile."""
+        return self._cut is not None
+
+    def make(self, shard: Shard, request: "CutRequest", *, progress: Sequence[bytes]) -> None:
+        """Cut here, unless this request was answered before."""
+        if self._cut is not None and self._token == request.token:
+            versions = {name: cut.version for name, cut in self._cut.tables.items()}
+            if all(versions.get(name, 0) >= least for name, least in request.least.items()):
+                return
+        self.drop()
+        self._cut = shard.cut(least=request.least)
+        self._token, self._progress = request.token, progress
+
+    def describe(self) -> Message:
+        """Return tables, dense part and progress of the workers at the cut."""
+        assert self._cut is not None
+        described = {
+            name: {
+                "version": cut.version,
+                "stats": self._cut.stats[name],
+                "fingerprint": self._cut.fingerprints[name],
+            }
+            for name, cut in self._cut.tables.items()
+        }
+        arrays: list[Array] = [as_bytes({"tables": described, "num_workers": len(self._progress)})]
+        arrays += [np.frombuffer(one, np.uint8) for one in self._progress]
+        return Message(kind=Kind.OK, arrays=[*arrays, *dense_arrays(self._cut.dense)])
+
+    def write(self, message: Message, *, timeout_s: float) -> Message:
+        """Write this server's files of all tables; steps go on meanwhile.
+
+        A request that is repeated waits for the first.
+        """
+        request = _read(SaveRequest, message)
+        with self._turn(timeout_s) as is_mine:
+            if not is_mine:
+                return Message(kind=Kind.WAIT, arrays=[np.zeros(0, np.uint32)])
+            cut = self._cut
+            if cut is None or self._token != request.token:
+                raise CheckpointError("the server has dropped the state that was to be saved")
+            if self._written is None:
+                unknown = request.tables.keys() - cut.tables.keys()
+                if unknown:
+                    raise WireError(f"no table is called {min(unknown)!r}")
+                self._written = {
+                    name: _write_table(cut.tables[name], Path(request.target) / name, table)
+                    for name, table in request.tables.items()
+                }
+            records = {name: record.to_plain() for name, record in self._written.items()}
+        return Message(kind=Kind.OK, arrays=[as_bytes({"tables": records})])
+
+    def finish(self, request: "CommitRequest") -> None:
+        """Commit the cut if it was published, and let it go."""
+        if self._cut is None or self._token != request.token:
+            return  # the answer to an earlier request was lost
+        if request.published:
+            for name, cut in self._cut.tables.items():
+                cut.commit(request.fingerprints[name])
+        self.drop()
+
+    def drop(self) -> None:
+        """Let the cut go; what it held belongs to the next one."""
+        self._cut = None
+        self._written = None
+        self._token = ""
+
+    @contextlib.contextmanager
+    def _turn(self, timeout_s: float) -> Iterator[bool]:
+        is_mine = self._writing.acquire(timeout=timeout_s)
+        try:
+            yield is_mine
+        finally:
+            if is_mine:
+                self._writing.release()
+
+
+def _write_table(cut: TableCut, directory: Path, table: SaveTable) -> ShardRecord:
+    directory.mkdir(parents=True, exist_ok=True)
+    record = cut.write_shard(directory, parent=table.parent, shards_each=table.shards_each)
+    fault_point("save")
+    return record
+
+
+def _read(kind: type[Request], message: Message) -> Request:
+    try:
+        return kind.model_validate(message.plain())
+    except (ValidationError, ValueError) as error:
+        raise WireError(f"{message.kind.name}: a field is missing or wrong: {error}") from error
+
+
+def _check_tables(names: Iterable[str], shard: Shard) -> None:
+    unknown = set(names) - shard.stores.keys()
+    if unknown:
+        raise WireError(f"no table is called {min(unknown)!r}")

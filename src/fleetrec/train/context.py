@@ -1,0 +1,38 @@
+"""What a run is given by whoever starts it."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+from fleetrec.train.events import Observer
+from fleetrec.train.run_folder import RunFolder
+from fleetrec.train.throughput import Clock
+
+
+class StoppedError(Exception):
+    """The run was interrupted, and has saved itself."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self.checkpoint = checkpoint
+        super().__init__(f"stopped; saved in {checkpoint}")
+
+
+class StopRequestedError(Exception):
+    """A pass ended early because the run is to stop."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """Clock, run id, folder, observer and stop flag of a run.
+
+    ``journal`` is a file for the metrics of single steps. It is given where steps outlive this
+    process, because others store them. Then a process that replaces this one goes on behind the
+    last of them, and an interrupted run needs no checkpoint.
+    """
+
+    clock: Clock
+    run_id: str
+    folder: RunFolder
+    observer: Observer
+    should_stop: Callable[[], bool] = lambda: False
+    journal: Path | None = None

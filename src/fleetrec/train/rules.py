@@ -1,0 +1,283 @@
+"""Does what the rules of a run ask for: save, evaluate, export, end."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from fleetrec.config.rules import Rule, RuleWhen
+from fleetrec.core import storage
+from fleetrec.core.progress import Progress
+from fleetrec.parallel.group import Group
+from fleetrec.train.context import RunContext
+from fleetrec.train.evaluate import PhaseEvaluation, write_result
+from fleetrec.train.pass_plan import last_pass_index
+from fleetrec.train.rule_state import RuleState, RuleStateFile
+from fleetrec.train.saver import InferenceExport, Saver, SaveRequest
+
+logger = logging.getLogger(__name__)
+
+STEP_TRIGGERS: tuple[RuleWhen, ...] = ("steps", "pass_steps", "seconds", "event_minutes")
+Trigger = tuple[RuleWhen, float]
+Metrics = Mapping[str, Mapping[str, float]]  # of a pass, by phase
+
+
+class Rules(Protocol):
+    """Called by the loop at every moment at which a rule may be due."""
+
+    should_end: bool
+
+    def begin(self, progress: Progress) -> None:
+        """Act before the first step of a new run."""
+        ...
+
+    def resume(self, progress: Progress) -> None:
+        """Act on what was due at ``progress``, but had not been done when the run broke off."""
+        ...
+
+    def after_step(self, progress: Progress, *, event_time: int) -> None:
+        """Act after a step."""
+        ...
+
+    def after_pass(self, progress: Progress, metrics: Metrics) -> None:
+        """Act after a pass; ``progress`` is the beginning of the next."""
+        ...
+
+    def stop(self, progress: Progress) -> str:
+        """Save an interrupted run; returns the checkpoint."""
+        ...
+
+    def end(self, progress: Progress) -> None:
+        """Act after the last step, and wait until everything is published."""
+        ...
+
+
+class NoRules:
+    """Does nothing: another process acts for this one."""
+
+    should_end = False
+
+    def begin(self, progress: Progress) -> None:
+        """Do nothing."""
+
+    def resume(self, progress: Progress) -> None:
+        """Do nothing."""
+
+    def after_step(self, progress: Progress, *, event_time: int) -> None:
+        """Do nothing."""
+
+    def after_pass(self, progress: Progress, metrics: Metrics) -> None:
+        """Do nothing."""
+
+    def stop(self, progress: Progress) -> str:
+        """Return no checkpoint."""
+        del progress
+        return ""
+
+    def end(self, progress: Progress) -> None:
+        """Do nothing."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RuleActions:
+    """What rules act by; every process of the group has the same."""
+
+    saver: Saver
+    inference: InferenceExport
+    evaluation: PhaseEvaluation | None
+
+
+class GroupRules:
+    """The rules of a run, followed by every process of ``group`` at the same steps."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        group: Group,
+        actions: RuleActions,
+        context: RunContext,
+        *,
+        file: RuleStateFile,
+    ) -> None:
+        self.should_end = False
+        self.state = RuleState()
+        self._rules = tuple(rules)
+        self._group = group
+        self._actions = actions
+        self._context = context
+        self._file = file
+        self._tracked = {rule.metric: rule.minimize for rule in rules if rule.metric is not None}
+        self._exported: tuple[str, Progress] | None = None
+        self._improved = False  # by the evaluation of this moment
+        self._pass_metrics: Metrics = {}  # of the pass that has just ended
+        self._last_s = {trigger: context.clock() for trigger in self._triggers("seconds")}
+
+    def begin(self, progress: Progress) -> None:
+        """Do what is due before the first step."""
+        self._act(self._of("begin"), progress)
+
+    def resume(self, progress: Progress) -> None:
+        """Repeat the moment at which the run broke off; what was done then is skipped."""
+        due = {t for t in self._triggers("steps", "pass_steps") if _is_due(t, progress)}
+        if _is_pass_start(progress):
+            due |= {t for t in self._triggers("passes") if _is_due(t, progress)}
+        self._act([rule for rule in self._rules if (rule.when, rule.every) in due], progress)
+
+    def after_step(self, progress: Progress, *, event_time: int) -> None:
+        """Do what is due after a step; raises the error of a checkpoint that failed."""
+        self._actions.saver.poll()
+        self._pass_metrics = {}
+        due = {
+            trigger
+            for trigger in self._triggers(*STEP_TRIGGERS)
+            if self._is_step_due(trigger, progress, event_time)
+        }
+        self.state = dataclasses.replace(self.state, event_time=event_time)
+        if due:
+            self._act([rule for rule in self._rules if (rule.when, rule.every) in due], progress)
+
+    def after_pass(self, progress: Progress, metrics: Metrics) -> None:
+        """Do what is due after a pass."""
+        self._pass_metrics = metrics
+        due = {t for t in self._triggers("passes") if _is_due(t, progress)}
+        self._act([rule for rule in self._rules if (rule.when, rule.every) in due], progress)
+
+    def stop(self, progress: Progress) -> str:
+        """Save, unless the last checkpoint is of this very progress; waits until it is there."""
+        saver = self._actions.saver
+        if saver.last_saved(progress) is None:
+            self._act(self._of("stop"), progress)
+        saver.wait()
+        return saver.last_saved(progress) or "no checkpoint"
+
+    def end(self, progress: Progress) -> None:
+        """Do what is due at the end of the run."""
+        self._act(self._of("end"), progress)
+        self._actions.saver.wait()
+
+    def _of(self, when: RuleWhen) -> list[Rule]:
+        return [rule for rule in self._rules if rule.when == when]
+
+    def _triggers(self, *when: RuleWhen) -> list[Trigger]:
+        found = [(rule.when, rule.every) for rule in self._rules if rule.when in when]
+        return list(dict.fromkeys(found))
+
+    def _is_step_due(self, trigger: Trigger, progress: Progress, event_time: int) -> bool:
+        when, every = trigger
+        if when in ("steps", "pass_steps"):
+            return _is_due(trigger, progress)
+        # Clocks differ, and so may the samples: the chief decides for all.
+        if when == "seconds":
+            is_due = self._context.clock() - self._last_s[trigger] >= every
+        else:
+            before = self.state.event_time
+            span = every * 60
+            is_due = before is not None and before // span != event_time // span
+        key = f"due/{when}/{every}/{progress.step}"
+        sent = self._group.broadcast(
+            b"1" if is_due else b"", key=key, pass_index=progress.pass_index
+        )
+        if sent and when == "seconds":
+            self._last_s[trigger] = self._context.clock()
+        return bool(sent)
+
+    def _act(self, rules: Sequence[Rule], progress: Progress) -> None:
+        self._improved = False
+        for rule in rules:
+            do: Callable[[Rule, Progress], None] = {
+                "checkpoint": self._save,
+                "delta": self._save,
+                "inference": self._export,
+                "evaluate": self._evaluate,
+                "early_stop": self._end_early,
+            }[rule.do]
+            do(rule, progress)
+
+    def _save(self, rule: Rule, progress: Progress) -> None:
+        is_best = rule.metric is not None
+        if is_best and not (self._improved and self.state.is_best(rule.metric)):
+            return
+        url = storage.join(self._expand(rule.path, progress))
+        if self._actions.saver.is_saved(url, progress):
+            return
+        measured: dict[str, Any] = dict(self._pass_metrics)
+        if is_best:
+            measured["eval"] = dict(self.state.metrics)
+        self._actions.saver.save(
+            SaveRequest(
+                url=url,
+                progress=progress,
+                metrics=measured,
+                rules=self.state.to_dict(),
+                is_delta=rule.do == "delta",
+                is_replaceable=is_best,
+                prune_path=self._expand_folder(rule.path),
+                keep=rule.keep,
+            )
+        )
+
+    def _export(self, rule: Rule, progress: Progress) -> None:
+        url = storage.join(self._expand(rule.path, progress))
+        if self._exported != (url, progress):
+            self._actions.inference.write(url, progress)
+            self._exported = (url, progress)
+
+    def _evaluate(self, rule: Rule, progress: Progress) -> None:
+        evaluation = self._actions.evaluation
+        if evaluation is None or self.state.evaluated_step == progress.step:
+            return
+        measured = evaluation.run(
+            name=self._expand(rule.name, progress),
+            key=f"evaluate/{progress.step}",
+            pass_index=progress.pass_index,
+        )
+        self.state = self.state.evaluated(measured, step=progress.step, tracked=self._tracked)
+        self._improved = True
+        if self._group.is_chief:
+            self._file.write(self.state)
+            if rule.path:
+                write_result(self._expand(rule.path, progress), measured, step=progress.step)
+
+    def _end_early(self, rule: Rule, progress: Progress) -> None:
+        if not self.state.is_exhausted(rule) or self.should_end:
+            return
+        self.should_end = True
+        best = self.state.best[rule.metric or ""]
+        logger.info(
+            "stopped early at step %d: %s has not improved in %d evaluations; best %.6g at step %d",
+            progress.step,
+            rule.metric,
+            best.num_since,
+            best.value,
+            best.step,
+        )
+
+    def _expand(self, template: str, progress: Progress) -> str:
+        """Fill in a template; ``{batch}`` is that of the last step."""
+        is_within = progress.cursor is not None
+        values = {
+            "pass": last_pass_index(progress),
+            "batch": progress.batch - 1 if is_within else "end",
+            "step": progress.step,
+        }
+        filled = self._expand_folder(template)
+        for name, value in values.items():
+            filled = filled.replace(f"{{{name}}}", str(value))
+        return filled
+
+    def _expand_folder(self, template: str) -> str:
+        return template.replace("{folder}", str(self._context.folder.path))
+
+
+def _is_pass_start(progress: Progress) -> bool:
+    return progress.cursor is None and progress.phase == 0
+
+
+def _is_due(trigger: Trigger, progress: Progress) -> bool:
+    """Return whether a rule that counts is due at ``progress``."""
+    when, every = trigger
+    if when == "passes":
+        return progress.pass_index > 0 and progress.pass_index % every == 0
+    if when == "pass_steps":
+        return progress.cursor is not None and (progress.batch - 1) % every == 0
+    return progress.step > 0 and progress.step % every == 0

@@ -1,0 +1,237 @@
+"""Training and evaluation as whole runs: what command line and Fleet build on."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from fleetrec.checkpoint.folder import Folder, open_folder
+from fleetrec.config.job import RunOptions
+from fleetrec.config.rules import Rule
+from fleetrec.core import storage
+from fleetrec.core.batch import Batch
+from fleetrec.core.errors import ConfigError
+from fleetrec.core.progress import Progress
+from fleetrec.export.inference import InferenceModel, plan_inference
+from fleetrec.parallel.group import Group
+from fleetrec.parallel.stepper import StepResult
+from fleetrec.train.checkpoints import checkpoints_below, matching_phase, read_phase
+from fleetrec.train.context import RunContext, StoppedError, StopRequestedError
+from fleetrec.train.delta_chain import chain_of
+from fleetrec.train.dump import open_dump
+from fleetrec.train.evaluate import PhaseEvaluation, evaluate
+from fleetrec.train.events import StepInfo
+from fleetrec.train.loop import Loop
+from fleetrec.train.pass_plan import Epochs
+from fleetrec.train.pass_report import PassReport
+from fleetrec.train.phase import Phase, build_phase
+from fleetrec.train.rule_state import RuleState, RuleStateFile
+from fleetrec.train.rules import GroupRules, NoRules, RuleActions
+from fleetrec.train.saver import InferenceExport, Saver
+from fleetrec.train.start import Start, Starter
+
+__all__ = ["Evaluation", "RunContext", "StoppedError", "Training"]
+
+logger = logging.getLogger(__name__)
+
+
+class Training:
+    """One training run, as one process of ``group`` sees it.
+
+    Data is opened and models are built here, so that nothing fails later that can fail now.
+    """
+
+    def __init__(self, run: RunOptions, group: Group, context: RunContext) -> None:
+        self._run = run
+        self._group = group
+        self._context = context
+        self._phases = [build_phase(options, run, group) for options in run.phases]
+        files = {phase.name: phase.loader.files for phase in self._phases}
+        self._plan = Epochs(run.num_epochs, files)
+        self._saver: Saver | None = None
+        self._state_file = RuleStateFile(_rules_path(context.journal))
+        self._rules = self._build_rules()
+        self._loop = Loop(self._phases, group, self._plan, self._rules, context, run=run)
+
+    def run(self, *, resume: bool = False) -> None:
+        """Train to the end; raises StoppedError if interrupted."""
+        starter = Starter(self._run, self._phases, self._group, self._plan, self._context)
+        start = starter.start(resume=resume)
+        stored = self._group.load_progress()
+        progress = Progress.from_bytes(stored) if stored else start.progress_of(self._group.rank)
+        if stored:
+            logger.info("goes on after step %d of this process", progress.step)
+        self._loop.begin(progress, is_restarted=bool(stored))
+        self._restore_rules(start, progress, is_restarted=bool(stored))
+        self._loop.run(is_resumed=bool(stored) or start.is_exact)
+
+    def close(self, *, finished: bool) -> None:
+        """Leave the group; ``finished``: this process needs neither servers nor journal again."""
+        if self._saver is not None:
+            self._saver.close()
+        self._loop.close(finished=finished)
+        if finished:
+            self._state_file.clear()
+        self._group.close(finished=finished)
+
+    def _restore_rules(self, start: Start, progress: Progress, *, is_restarted: bool) -> None:
+        """Let rules remember what a resumed or restarted run has done."""
+        if isinstance(self._rules, NoRules) or self._saver is None:
+            return
+        if is_restarted:
+            self._rules.state = self._state_file.read()
+        elif start.loaded == "everything":
+            self._saver.begin_from(start.url, progress, chain=chain_of(start.url))
+            self._rules.state = RuleState.from_dict(start.rules)
+
+    def _build_rules(self) -> GroupRules | NoRules:
+        rule_group = self._group.rule_group
+        inference = self._plan_inference()  # in every process: a wrong name is refused by all
+        if rule_group is None:
+            return NoRules()
+        self._saver = Saver(self._run, self._phases, rule_group, self._plan, self._context)
+        evaluation = None
+        if self._run.evaluation is not None:
+            evaluation = PhaseEvaluation(
+                self._run.evaluation,
+                self._phases[0],
+                rule_group,
+                self._context,
+                seed=self._run.seed,
+            )
+            _check_metrics(self._run.rules, evaluation)
+        export = InferenceExport(inference, self._phases, rule_group, self._context)
+        return GroupRules(
+            self._run.rules,
+            rule_group,
+            RuleActions(saver=self._saver, inference=export, evaluation=evaluation),
+            self._context,
+            file=self._state_file,
+        )
+
+    def _plan_inference(self) -> Mapping[str, InferenceModel]:
+        """Check feed and fetch names before the first step, not after the last."""
+        if not any(rule.do == "inference" for rule in self._run.rules):
+            return {}
+        options = self._run.inference
+        return {
+            phase.name: plan_inference(
+                phase.model, phase.loader.inputs, feeds=options.feeds, fetches=options.fetches
+            )
+            for phase in self._phases
+        }
+
+
+class Evaluation:
+    """One inference run: the metrics of one or all checkpoints on the data of every phase."""
+
+    def __init__(self, run: RunOptions, group: Group, context: RunContext) -> None:
+        if run.warm_start.url is None:
+            raise ConfigError([f"runner {run.name}: init_model_path is required for inference"])
+        self._checkpoints = checkpoints_below(run.warm_start.url)
+        self._run = run
+        self._group = group
+        self._context = context
+        self._phases = [build_phase(options, run, group) for options in run.phases]
+
+    def run(self) -> None:
+        """Evaluate every phase on every checkpoint; raises KeyboardInterrupt if interrupted."""
+        run_ids = set()
+        for index, url in enumerate(self._checkpoints):
+            checkpoint = open_folder(url, kind="checkpoint")
+            run_ids.add(checkpoint.meta.get("run_id"))
+            if index < self._group.num_passes_done:
+                continue  # all processes had evaluated it before this one was restarted
+            logger.info("load persistables from %s", url)
+            for phase in self._phases:
+                self._load(phase, checkpoint, index)
+                self._evaluate(phase, index)
+        if len(run_ids) > 1:
+            logger.warning(
+                "%s holds checkpoints of %d different training runs",
+                self._run.warm_start.url,
+                len(run_ids),
+            )
+
+    def close(self, *, finished: bool) -> None:
+        """Leave the group; ``finished``: this process needs the servers no more."""
+        self._group.close(finished=finished)
+
+    def _load(self, phase: Phase, checkpoint: Folder, index: int) -> None:
+        """Load the weights: first where they are held for all, then what each process holds."""
+        saved = read_phase(checkpoint, matching_phase(checkpoint, phase))
+        is_in_rule_group = self._group.rule_group is not None
+        if is_in_rule_group:
+            phase.state.load(saved, exact=False)
+        self._group.all_gather(b"", key=f"infer/{phase.name}/loaded", pass_index=index)
+        if not is_in_rule_group:
+            phase.state.load(saved, exact=False)
+
+    def _evaluate(self, phase: Phase, index: int) -> None:
+        name = storage.name_of(self._checkpoints[index])
+        loader = phase.loader
+        report = PassReport("infer", phase, loader, self._run, self._context)
+        num_batches = 0
+        with (
+            loader.epoch(0) as batches,
+            open_dump(self._dump_path(name), phase.model) as dump,
+        ):
+
+            def on_batch(batch: Batch, result: StepResult) -> None:
+                nonlocal num_batches
+                if not batch.is_blank:
+                    dump.write(result.outputs, batch)
+                report.step(self._info(phase, batch, index, num_batches), batch, lr=None)
+                num_batches += 1
+
+            try:
+                evaluated = evaluate(
+                    phase.stepper,
+                    self._group,
+                    self._group.align_steps(report.timed(batches), loader.inputs),
+                    phase.metrics,
+                    should_stop=self._context.should_stop,
+                    key=f"infer/{phase.name}/metrics",
+                    pass_index=index,
+                    on_batch=on_batch,
+                )
+            except StopRequestedError:
+                raise KeyboardInterrupt from None
+        report.warn_of_slots()
+        report.done(name, evaluated.metrics)
+        phase.stepper.end_pass(pass_index=index, now=0)
+
+    def _info(self, phase: Phase, batch: Batch, index: int, num_batches: int) -> StepInfo:
+        phase_index = [one.name for one in self._phases].index(phase.name)
+        done = index + (phase_index + batch.progress) / len(self._phases)
+        return StepInfo(
+            kind="infer",
+            phase=phase.name,
+            epoch=index,
+            batch=num_batches,
+            step=num_batches,
+            samples=batch.cursor.samples,
+            fraction=done / len(self._checkpoints),
+        )
+
+    def _dump_path(self, name: str) -> Path | None:
+        path = self._run.dump_path
+        if path is None or len(self._checkpoints) == 1:
+            return path
+        return path.with_name(f"{path.name}_{name}")
+
+
+def _rules_path(journal: Path | None) -> Path | None:
+    return None if journal is None else journal.with_name(f"{journal.name}.rules")
+
+
+def _check_metrics(rules: tuple[Rule, ...], evaluation: PhaseEvaluation) -> None:
+    """Refuse rules about metrics that the evaluation does not have."""
+    known = evaluation.metric_names()
+    unknown = sorted({r.metric for r in rules if r.metric is not None and r.metric not in known})
+    if unknown:
+        raise ConfigError(
+            [
+                f"metric {name}: the model has no such metric; known: {', '.join(known)}"
+                for name in unknown
+            ]
+        )

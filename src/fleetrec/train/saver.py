@@ -1,0 +1,301 @@
+"""Saves checkpoints while training goes on, and inference models."""
+
+import dataclasses
+import json
+import platform
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import fleetrec
+from fleetrec.checkpoint.folder import publish_folder
+from fleetrec.checkpoint.staging import Staging
+from fleetrec.checkpoint.tables import TABLES
+from fleetrec.checkpoint.tensors import encode_tensors
+from fleetrec.config.job import RunOptions
+from fleetrec.core import storage
+from fleetrec.core.progress import Progress
+from fleetrec.embedding.record import TableRecord
+from fleetrec.export.inference import InferenceModel
+from fleetrec.parallel.group import Group
+from fleetrec.parallel.state import StateCut
+from fleetrec.train.checkpoints import model_name
+from fleetrec.train.context import RunContext
+from fleetrec.train.delta_chain import DeltaChain, has_deltas, prune
+from fleetrec.train.pass_plan import PassPlan, last_pass, last_pass_index
+from fleetrec.train.phase import Phase
+from fleetrec.train.resume_signature import resume_signature
+
+METRICS = "metrics"  # the file of counters beside the tensors of a phase
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SaveRequest:
+    """One checkpoint that is due.
+
+    ``metrics`` and ``rules`` go into the manifest: what was measured so far, and what the rules
+    have to remember. A checkpoint that ``is_replaceable`` never becomes the parent of a delta. Of
+    the checkpoints of the template ``prune_path`` the newest ``keep`` stay; 0: all.
+    """
+
+    url: str
+    progress: Progress
+    metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    rules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    is_delta: bool = False
+    is_replaceable: bool = False
+    prune_path: str = ""
+    keep: int = 0
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Write:
+    """A checkpoint that is being written."""
+
+    request: SaveRequest
+    staging: Staging
+    cuts: Mapping[str, StateCut]
+    tensors: Mapping[str, Mapping[str, Tensor]]
+    meta: Mapping[str, Any]
+    error: BaseException | None = None
+    thread: threading.Thread | None = None
+
+
+class Saver:
+    """Publishes checkpoints; every process of ``group`` makes the same calls.
+
+    ``save`` fixes the state and returns. A thread writes and publishes it while steps go on; the
+    next call of ``save``, ``wait`` or ``close`` waits for it. An error of the thread is raised by
+    the next call of any method.
+    """
+
+    def __init__(
+        self,
+        run: RunOptions,
+        phases: Sequence[Phase],
+        group: Group,
+        plan: PassPlan,
+        context: RunContext,
+    ) -> None:
+        self._run = run
+        self._phases = phases
+        self._group = group
+        self._plan = plan
+        self._context = context
+        self._chain = DeltaChain(run.checkpoint_base_interval)
+        self._saved: dict[str, Progress] = {}
+        self._last: str | None = None
+        self._writing: _Write | None = None
+        self._num_saves = 0
+
+    def begin_from(self, url: str, progress: Progress, *, chain: Sequence[str]) -> None:
+        """Remember the checkpoint that was loaded, so that it is not saved again."""
+        self._saved[url] = progress
+        self._last = url
+        self._chain.load(chain)
+
+    def is_saved(self, url: str, progress: Progress) -> bool:
+        """Return whether ``url`` is a checkpoint of this very progress."""
+        return self._saved.get(url) == progress
+
+    def last_saved(self, progress: Progress) -> str | None:
+        """Return the last checkpoint if it is one of this very progress."""
+        return self._last if self._last and self.is_saved(self._last, progress) else None
+
+    def save(self, request: SaveRequest) -> None:
+        """Fix the state of all phases, and let a thread write it."""
+        self.wait()
+        staging, parent = self._begin(request)
+        cuts = {phase.name: phase.state.cut(parent=parent) for phase in self._phases}
+        tensors = {
+            f"{name}/{file}": group
+            for name, cut in cuts.items()
+            for file, group in cut.dense.items()
+        }
+        for phase in self._phases:
+            merged = self._merged_metrics(phase)
+            if merged:
+                tensors[f"{phase.name}/{METRICS}"] = merged
+        first = cuts[self._phases[0].name]
+        meta = self._meta(request) | _worker_progress(first.worker_progress, request.progress)
+        writing = _Write(request=request, staging=staging, cuts=cuts, tensors=tensors, meta=meta)
+        writing.thread = threading.Thread(
+            target=self._write, args=(writing,), name="fleetrec-save", daemon=True
+        )
+        self._writing = writing
+        same = {url: p for url, p in self._saved.items() if p == request.progress}
+        self._saved = {**same, request.url: request.progress}
+        self._last = request.url
+        writing.thread.start()
+
+    def poll(self) -> None:
+        """Report a checkpoint that has been published, or raise the error that prevented it."""
+        if self._writing is not None and not _thread_of(self._writing).is_alive():
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is published."""
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        _thread_of(writing).join()
+        if writing.error is not None:
+            self._saved.pop(writing.request.url, None)
+            raise writing.error
+        epoch = last_pass_index(writing.request.progress)
+        if self._group.is_chief:
+            self._context.observer.saved("checkpoint", writing.request.url, epoch=epoch)
+
+    def close(self) -> None:
+        """Wait for the thread; its error matters no more."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            _thread_of(writing).join()
+
+    def _begin(self, request: SaveRequest) -> tuple[Staging, str | None]:
+        """Let the chief decide where files are written, and which checkpoint is the parent."""
+        self._num_saves += 1
+        content = b""
+        if self._group.is_chief:
+            parent = None
+            if not request.is_replaceable:
+                parent = self._chain.parent_of(request.url, must_be_delta=request.is_delta)
+            staging = Staging.create(request.url)
+            reference = parent and storage.relative(parent, to=request.url)
+            content = json.dumps([storage.absolute(staging.url), reference]).encode()
+            if self._group.size == 1:
+                return staging, reference
+        pass_index = request.progress.pass_index
+        sent = self._group.broadcast(content, key=f"save/{self._num_saves}", pass_index=pass_index)
+        url, reference = json.loads(sent)
+        return (staging if self._group.is_chief else Staging.open(url)), reference
+
+    def _merged_metrics(self, phase: Phase) -> dict[str, Tensor]:
+        """Return the counters of all processes on the chief; nothing elsewhere."""
+        own = phase.metrics.state_bytes()
+        if self._group.size == 1:
+            return phase.metrics.merged_state([own])
+        gathered = [
+            self._group.all_gather(
+                part, key=f"save/{self._num_saves}/{phase.name}/{index}", pass_index=None
+            )
+            for index, part in enumerate(own)
+        ]
+        if not self._group.is_chief:
+            return {}
+        return phase.metrics.merged_state(list(zip(*gathered, strict=True)))
+
+    def _write(self, writing: _Write) -> None:
+        """Write and publish; runs in a thread of its own."""
+        try:
+            self._write_and_publish(writing)
+        except BaseException as error:  # noqa: BLE001 (raised again by the next call of the loop)
+            writing.error = error
+
+    def _write_and_publish(self, writing: _Write) -> None:
+        request, errors = writing.request, []
+        records: dict[str, Mapping[str, TableRecord]] = {}
+        for name, cut in writing.cuts.items():  # all of them: other processes wait for each
+            try:
+                records[name] = cut.write(storage.join(writing.staging.url, name, TABLES))
+            except Exception as error:  # noqa: BLE001
+                errors.append(error)
+        is_published = False
+        try:
+            if errors:
+                raise errors[0]
+            if self._group.is_chief:
+                self._publish(writing, records)
+                is_published = True
+        finally:
+            if self._group.is_chief and not is_published:
+                writing.staging.discard()
+            for cut in writing.cuts.values():
+                cut.finish(published=is_published and not request.is_replaceable)
+        if is_published and request.keep:
+            prune(request.prune_path, keep=request.keep)
+
+    def _publish(self, writing: _Write, records: Mapping[str, Mapping[str, TableRecord]]) -> None:
+        request = writing.request
+        plain = {
+            name: {table: record.to_plain() for table, record in tables.items()}
+            for name, tables in records.items()
+        }
+        publish_folder(
+            writing.staging,
+            contents=encode_tensors(writing.tensors),
+            meta={**writing.meta, TABLES: plain},
+        )
+        if not request.is_replaceable:
+            written = [record for tables in records.values() for record in tables.values()]
+            self._chain.add(request.url, is_delta=has_deltas(written))
+
+    def _meta(self, request: SaveRequest) -> dict[str, Any]:
+        spec = last_pass(self._plan, request.progress)
+        return {
+            "kind": "checkpoint",
+            "run_id": self._context.run_id,
+            "runner": self._run.name,
+            "progress": request.progress.to_dict(),
+            "metrics": request.metrics,
+            "rules": request.rules,
+            "models": {phase.name: model_name(phase.options) for phase in self._phases},
+            "names": {phase.name: phase.variable_names() for phase in self._phases},
+            "data": {} if spec is None else dict(spec.fingerprint),
+            "job": resume_signature(self._run),
+            "config": self._run.to_plain(),
+            "versions": {
+                "fleetrec": fleetrec.__version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
+        }
+
+
+class InferenceExport:
+    """Publishes inference models; every process of ``group`` makes the same calls."""
+
+    def __init__(
+        self,
+        plans: Mapping[str, InferenceModel],
+        phases: Sequence[Phase],
+        group: Group,
+        context: RunContext,
+    ) -> None:
+        self._plans = plans
+        self._phases = phases
+        self._group = group
+        self._context = context
+
+    def write(self, url: str, progress: Progress) -> None:
+        """Publish the models of all phases, with the weights of this moment."""
+        for phase in self._phases:
+            target = url if len(self._phases) == 1 else storage.join(url, phase.name)
+            with phase.stepper.evaluating():  # the weights of the group
+                rows = phase.state.export_rows()
+                if self._group.is_chief:
+                    self._plans[phase.name].write(Path(target), rows)
+            if self._group.is_chief:
+                epoch = last_pass_index(progress)
+                self._context.observer.saved("inference model", target, epoch=epoch)
+
+
+def _thread_of(writing: _Write) -> threading.Thread:
+    assert writing.thread is not None
+    return writing.thread
+
+
+def _worker_progress(stored: Sequence[bytes], progress: Progress) -> dict[str, Any]:
+    """Return the progress of every worker within a pass, if each has its own."""
+    if progress.cursor is None or not stored:
+        return {}
+    found = []
+    for content in stored:
+        its = Progress.from_bytes(content) if content else Progress()
+        is_within = its.pass_index == progress.pass_index and its.cursor is not None
+        found.append((its if is_within else progress.pass_start()).to_dict())
+    return {"worker_progress": found}
