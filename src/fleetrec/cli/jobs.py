@@ -60,9 +60,7 @@ class JobStart:
 def run_job(request: JobRequest, start: JobStart) -> None:
     """Run the runs of a job in order; the first failure ends it."""
     place = read_place()
-    load = functools.partial(
-        load_checked, request, place, only=start.only, resume=start.resume
-    )
+    load = functools.partial(load_checked, request, place, only=start.only, resume=start.resume)
     # The supervisor of other processes needs no models: another process loads them for the checks.
     is_light = (
         _is_alone(place) and probably_starts_processes(request) and "torch" not in sys.modules

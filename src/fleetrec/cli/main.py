@@ -81,7 +81,9 @@ def run(
 def check(
     job: Annotated[str | None, typer.Argument(help=JOB_HELP)] = None,
     *,
-    model: Annotated[str | None, typer.Option("-m", "--model", help="The same, as for run.")] = None,
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", help="The same, as for run.")
+    ] = None,
     override: Overrides = None,
 ) -> None:
     """Check a job file and look at its data, without running anything.

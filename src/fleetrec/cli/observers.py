@@ -1,10 +1,9 @@
 """Who watches a run: log lines in the style of its dialect, and a list of what it saved."""
 
 import logging
-from pathlib import Path
 
 from fleetrec.config.job import RunOptions
-from fleetrec.train.events import Interval, Observer, PassDone, Place
+from fleetrec.train.events import Interval, Observer, PassDone, StepInfo
 from fleetrec.train.observers import LogObserver, StepLogObserver
 from fleetrec.train.run_folder import RunFolder
 
@@ -22,9 +21,9 @@ class OutputsObserver:
     """Remembers the newest checkpoint, inference model, ... that a run has published."""
 
     def __init__(self) -> None:
-        self._newest: dict[str, Path] = {}
+        self._newest: dict[str, str] = {}
 
-    def step(self, place: Place) -> None:
+    def step(self, info: StepInfo) -> None:
         """Ignore steps."""
 
     def interval(self, interval: Interval) -> None:
@@ -33,14 +32,14 @@ class OutputsObserver:
     def pass_done(self, done: PassDone) -> None:
         """Ignore passes."""
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:  # noqa: ARG002
-        """Remember the path."""
-        self._newest[what] = path
+    def saved(self, what: str, url: str, *, epoch: int) -> None:  # noqa: ARG002
+        """Remember where it is."""
+        self._newest[what] = url
 
     def log(self) -> None:
         """Write where the newest ones are."""
-        for what, path in self._newest.items():
-            logger.info("%-16s %s", f"{what}:", path)
+        for what, url in sorted(self._newest.items()):
+            logger.info("%-16s %s", f"{what}:", url)
 
 
 def log_finish(run: RunOptions, folder: RunFolder, outputs: OutputsObserver) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleetrec.cli.cluster import end_unless_well, job_of, supervise
-from fleetrec.cli.metrics_tail import MetricsTail
 from fleetrec.cli.logs import run_log
+from fleetrec.cli.metrics_tail import MetricsTail
 from fleetrec.config.job import RunOptions
 from fleetrec.core.env import has_rank, has_topology
 from fleetrec.core.errors import UnavailableError
