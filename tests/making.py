@@ -11,8 +11,7 @@ from safetensors.numpy import load_file
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.staging import Staging
 from fleetrec.checkpoint.tables import stored_tables
-from fleetrec.cli.job import load_job
-from fleetrec.cli.run import run_job
+from fleetrec.cli.run import RunRequest, run_command
 from fleetrec.config.yaml_dialect.locate import ZOO
 from fleetrec.core.storage import local_copy
 from fleetrec.embedding.native_store import NativeStore
@@ -83,8 +82,7 @@ def write_job(job: dict[str, Any], path: Path) -> Path:
 
 def run(job: Path | str, *overrides: str, resume: bool = False) -> None:
     """Run a job in this process; folders are made below the current directory."""
-    loaded = load_job(str(job), overrides=overrides)
-    run_job(loaded, backend=None, resume=resume, log_dir=Path("logs"))
+    run_command(RunRequest(model=str(job), overrides=overrides), resume=resume)
 
 
 def tensors_of(checkpoint: str | Path) -> dict[str, bytes]:
@@ -110,11 +108,9 @@ def tables_of(checkpoint: str | Path) -> list[tuple[str, str, StoredTable]]:
     ]
 
 
-def write_tables(state: ModelState, folder: Path) -> dict[str, StoredTable]:
-    """Write the tables of a model, as a checkpoint does."""
-    cut = state.cut(parent=None)
-    records = cut.write(str(folder))
-    cut.finish(published=False)
+def write_tables(strategy: Any, folder: Path) -> dict[str, StoredTable]:
+    """Let the tables of a strategy write themselves, as a checkpoint does."""
+    written = strategy.write_tables(folder, parent=None)
     return {
         name: StoredTable(
             name=name,

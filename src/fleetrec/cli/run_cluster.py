@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleetrec.cli.cluster import end_unless_well, job_of, supervise
-from fleetrec.cli.follow import Follower
 from fleetrec.cli.logs import run_log
+from fleetrec.cli.metrics_tail import MetricsTail
 from fleetrec.config.job import RunOptions
 from fleetrec.core.env import has_rank, has_topology
 from fleetrec.core.errors import UnavailableError
@@ -98,10 +98,10 @@ def _supervised(
 ) -> Outcome:
     options = run.cluster
     machines = place(worker_num=options.num_workers, server_num=options.num_servers)
-    follower = Follower(folder.metrics, LogObserver(num_phases=1))
+    follower = MetricsTail(folder.metrics, LogObserver(num_phases=1))
 
     def watch(_: Sequence[Child]) -> None:
-        follower.look()
+        follower.poll()
 
     with job_of(command, machines, state_dir=_state_dir(run, folder)) as job:
         return supervise(
@@ -125,10 +125,10 @@ def _ranks(
     if not keeps_logs:
         for rank in range(count):
             log_of(log_dir, rank).unlink(missing_ok=True)
-    follower = Follower(folder.metrics, LogObserver(num_phases=len(run.phases)))
+    follower = MetricsTail(folder.metrics, LogObserver(num_phases=len(run.phases)))
     logger.info("%d ranks; their logs: %s", count, log_of(log_dir, 0).with_suffix(".N"))
     return run_ranks(
         RankJob(command=command, count=count, log_dir=log_dir),
         policy=Policy(max_restarts=run.cluster.max_restarts),
-        watch=follower.look,
+        watch=follower.poll,
     )

@@ -38,7 +38,7 @@ def show_model(name: str) -> None:
 
 def _last_training(name: str) -> tuple[RunOptions, PhaseOptions]:
     """Return where the model itself is trained; what comes before prepares it."""
-    runs = [run for run in load_job(name, overrides=()).runs if run.kind == "train"]
+    runs = [run for run in load_job(name).runs if run.kind == "train"]
     return runs[-1], runs[-1].phases[-1]
 
 

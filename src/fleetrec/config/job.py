@@ -241,9 +241,15 @@ class RunOptions(Options):
 
 
 class Job(Options):
-    """A job file: runs in the order in which they happen."""
+    """A job file: runs in the order in which they happen.
+
+    ``folder`` is where runs write logs and metrics; None: each into a folder of its own below
+    ``--log-dir``. ``files`` are texts by name that are written there when a run begins.
+    """
 
     source: Path
     workspace: Path
     runs: tuple[RunOptions, ...]
     notices: tuple[str, ...] = ()
+    folder: Path | None = None
+    files: Mapping[str, str] = Field(default_factory=dict)

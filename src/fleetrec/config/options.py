@@ -44,3 +44,9 @@ class Options(BaseModel):
     def to_plain(self) -> dict[str, Any]:
         """Return the options as plain data that JSON can hold."""
         return self.model_dump(mode="json", by_alias=True)
+
+
+class PlainOptions(Options):
+    """Options whose class is not loaded: plain values by name."""
+
+    model_config = ConfigDict(extra="allow")

@@ -2,19 +2,20 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fleetrec.core.errors import CheckpointError
-from fleetrec.core.storage import SEPARATOR, is_local, join, local_path
+from fleetrec.core.place import Place
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """``logs/<model>.<runner>/``; the report may go elsewhere, also to a URL."""
+    """``logs/<model>.<runner>/``; ``files`` are texts by name that a run leaves there."""
 
     path: Path
-    report_folder: str | None = None
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def log(self) -> Path:
@@ -45,12 +46,21 @@ class RunFolder:
         """Return where the processes of a job of this shape keep what outlives them."""
         return self.servers / f"{num_workers}x{num_servers}"
 
+    def metric_journal(self, place: Place) -> Path | None:
+        """Return the file for metrics of single steps; None where nothing else stores steps."""
+        if not place.server_endpoints:
+            return None
+        folder = self.state_of(num_workers=place.num_workers, num_servers=place.num_servers)
+        return folder / f"worker.{place.rank}.counted"
+
     def begin(self, run_id: str, *, fresh: bool) -> None:
         """Note the identity of the run; a fresh run starts with empty logs."""
         self.path.mkdir(parents=True, exist_ok=True)
         if fresh:
             for path in (self.log, self.metrics):
                 path.unlink(missing_ok=True)
+        for name, text in self.files.items():
+            (self.path / name).write_text(text, encoding="utf-8")
         self._identity.write_text(json.dumps({"run_id": run_id}) + "\n", encoding="utf-8")
 
     def run_id(self) -> str | None:

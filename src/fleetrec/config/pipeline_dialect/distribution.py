@@ -6,7 +6,7 @@ from typing import Literal
 from fleetrec.config.job import ClusterOptions
 from fleetrec.config.pipeline_dialect.train import TrainConfig
 from fleetrec.config.problems import Problems
-from fleetrec.core.processes import Processes
+from fleetrec.config.processes import Processes
 
 Engine = Literal["single", "local_cluster", "cluster"]
 
