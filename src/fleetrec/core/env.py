@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.launchers.precedence import place_of
+from fleetrec.core.place import Place
 from fleetrec.core.processes import Processes
 from fleetrec.core.topology import RankPlace, Role, Topology
 
@@ -38,6 +40,11 @@ HAS_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 STORE = "FLEETREC_STORE"
 
 LAUNCHER = "start it with python -m fleetrec.launch_ps, or set the variable"
+
+
+def read_place() -> Place | None:
+    """Return who this process is; None if no launcher started it."""
+    return place_of(os.environ)
 
 
 def has_rank() -> bool:
