@@ -3,7 +3,7 @@
 import dataclasses
 import time
 
-# Where a process is when it dies, in words, and the place in the code; see core/faults.py.
+# Where a process is when it dies, in words, and the place in the code; see core/fault_points.py.
 SERVER_PLACES = {
     "pull": "pull",
     "push, before the log": "push",

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -26,7 +26,7 @@ def publish(directory: Path, write: Callable[[Path], None]) -> None:
         staging.chmod(0o755)
         write(staging)
         _sync_tree(staging)
-        reach("publish")
+        fault_point("publish")
         _replace(staging, directory)
         _sync(directory.parent)
     finally:

@@ -17,7 +17,7 @@ from fleetrec.cli.take_part import take_part
 from fleetrec.config.job import Job, RunOptions
 from fleetrec.core.env import has_rank, has_topology, read_topology
 from fleetrec.core.errors import ConfigError
-from fleetrec.core.leaving import leave
+from fleetrec.core.exit import exit_now
 from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver
@@ -67,7 +67,7 @@ def run_job(
                 run_cluster(run, folder, command=command, resume=resume, log_dir=log_dir)
                 _say_what_is_left(run, folder)
     if has_topology():  # a supervisor waits for the end of this process
-        leave(0)
+        exit_now(0)
 
 
 def check_engines(job: Job) -> None:

@@ -130,7 +130,7 @@ def read_snapshot_bytes() -> int | None:
 
 
 def read_faults_path() -> Path | None:
-    """Return the folder that orders this process of a job to die somewhere; see core.faults."""
+    """Return the folder with the faults to inject into this process; see core.fault_points."""
     folder = _path(FAULTS)
     if folder is None or not has_topology():
         return None

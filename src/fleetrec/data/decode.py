@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 
 from fleetrec.config.job import Filter
-from fleetrec.core.blocks import block as block_of
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
+from fleetrec.core.partition import contiguous_block
 from fleetrec.data.block import Block, join, select
 from fleetrec.data.ids import IdMap, build_id_maps
 from fleetrec.data.scatter import scatter
@@ -35,7 +35,7 @@ class Decoded:
 
     def portion(self, *, index: int, count: int) -> Self:
         """Return one of ``count`` equal portions of the samples; it ends where all do."""
-        own = block_of(self.block.num_samples, index, count)
+        own = contiguous_block(self.block.num_samples, index, count)
         chosen = select([self.block], np.arange(own.start, own.stop))
         return dataclasses.replace(
             self, block=dataclasses.replace(chosen, counts=self.block.counts)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal
 
-from fleetrec.core.blocks import block
+from fleetrec.core.partition import contiguous_block
 from fleetrec.data.files import DataFile
 from fleetrec.data.source import FileSlice, Source
 
@@ -39,7 +39,7 @@ def plan_slices(
     if shard.by == "batch":
         return tuple(whole_file(file) for file in files)
     if len(files) >= shard.count:
-        own = block(len(files), shard.index, shard.count)
+        own = contiguous_block(len(files), shard.index, shard.count)
         return tuple(whole_file(files[i]) for i in own)
     total = sum(file.num_bytes for file in files)
     slices: list[FileSlice] = []

@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Generator, Iterator, Sequence
 
-from fleetrec.core.blocks import block
 from fleetrec.core.cursor import Cursor
+from fleetrec.core.partition import contiguous_block
 from fleetrec.data.source import FileSlice, RowChunk, Source
 
 # Where workers take turns in a file that cannot be cut, a turn has so many rows.
@@ -57,7 +57,7 @@ def raw_batches(
 
 def portion(raw: RawBatch, *, index: int, count: int) -> RawBatch:
     """Return one of ``count`` equal portions of the rows; it begins and ends where all do."""
-    own = block(sum(chunk.num_rows for chunk in raw.chunks), index, count)
+    own = contiguous_block(sum(chunk.num_rows for chunk in raw.chunks), index, count)
     chunks: list[RowChunk] = []
     first = 0
     for chunk in raw.chunks:

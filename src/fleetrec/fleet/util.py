@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fleetrec.core.blocks import block
 from fleetrec.core.errors import UnavailableError
+from fleetrec.core.partition import contiguous_block
 from fleetrec.core.topology import Topology
 
 Mode = Literal["sum", "min", "max"]
@@ -29,7 +29,9 @@ class Util:
         topology = self._topology()
         if topology.role != "worker":
             raise UnavailableError("fleet.util.get_file_shard: a server reads no files")
-        return [files[i] for i in block(len(files), topology.index, topology.num_workers)]
+        return [
+            files[i] for i in contiguous_block(len(files), topology.index, topology.num_workers)
+        ]
 
     def all_gather(self, value: Number, comm_world: str = "worker") -> list[Number]:
         """Return the values of all workers, in their order; every worker has to call it."""

@@ -3,9 +3,9 @@
 import dataclasses
 from collections.abc import Sequence
 
-from fleetrec.core.blocks import block
 from fleetrec.core.env import is_port
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.partition import contiguous_block
 from fleetrec.launch.job import Part
 
 LOOPBACK = "127.0.0.1"
@@ -47,7 +47,7 @@ def place(
         endpoints = tuple(
             f"{ip}:{0 if is_free else (start_port or FIRST_PORT) + number}"
             for place, ip in enumerate(node_ips)
-            for number in range(len(block(server_num, place, len(node_ips))))
+            for number in range(len(contiguous_block(server_num, place, len(node_ips))))
         )
     own = node_ips.index(node_ip)
     return Machines(
@@ -55,7 +55,7 @@ def place(
         endpoints=tuple(endpoints),
         part=Part(
             servers=tuple(i for i, e in enumerate(endpoints) if e.rpartition(":")[0] == node_ip),
-            workers=tuple(block(worker_num, own, len(node_ips))),
+            workers=tuple(contiguous_block(worker_num, own, len(node_ips))),
             is_whole=len(node_ips) == 1,
         ),
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.errors import CheckpointError
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 from fleetrec.embedding.native_store import identity_of
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.embedding.remote_lookup import RemoteLookup, Rows, UniqueIds
@@ -163,7 +163,7 @@ class ServerStrategy:
         self._model.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self._transfer.bring_back(sent, looked_up.vectors)
-        reach("compute")
+        fault_point("compute")
         told = Told(
             progress=join_kept(self._progress, self._model),
             num_samples=batch.num_samples,
@@ -234,7 +234,7 @@ class ServerStrategy:
         for name in self._tables:
             (directory / name).mkdir(parents=True)
         found = self._link.save(directory, shards_each)
-        reach("save")
+        fault_point("save")
         return {
             name: WrittenTable(
                 record=record_of_parts(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fleetrec.config.job import UpdateOptions
 from fleetrec.core.batch import Batch
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 from fleetrec.core.progress import Progress
 from fleetrec.embedding.lookup import LookedUp
 from fleetrec.models.base import Model
@@ -101,7 +101,7 @@ class Stepper:
         self._transfer.bring_back(sent, looked_up.vectors)
         self._scale_rows(looked_up)
         scale = self._clip(batch, looked_up)
-        reach("compute")
+        fault_point("compute")
         detached = {name: value.detach() for name, value in outputs.items()}
         result = StepResult(outputs=detached, loss=loss.detach())
         on_result(result)

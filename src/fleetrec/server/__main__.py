@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fleetrec.core.env import read_token
 from fleetrec.core.errors import FleetRecError
-from fleetrec.core.leaving import leave
+from fleetrec.core.exit import exit_now
 from fleetrec.server.endpoint import Security
 from fleetrec.server.serve import SNAPSHOT_BYTES, ServerOptions, serve
 
@@ -74,4 +74,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_now(main())

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 
 from fleetrec.core.errors import CheckpointError, FleetRecError, MismatchError, UnavailableError
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 from fleetrec.server.endpoint import ERROR_KEY, METHOD, SERVICE, TOKEN_KEY
 from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, cut, decode, encode
 
@@ -61,7 +61,7 @@ class ServerClient:
             answer = self._try(content)
             now = time.monotonic()
             if isinstance(answer, Message) and answer.kind != Kind.WAIT:
-                reach("answered")
+                fault_point("answered")
                 return answer
             if isinstance(answer, Message):
                 begin = now  # it lives

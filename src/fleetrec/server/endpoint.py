@@ -14,7 +14,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from fleetrec.core.errors import ConfigError, FleetRecError, UnavailableError
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 from fleetrec.server.wire import (
     CHUNK_BYTES,
     MAX_MESSAGE_BYTES,
@@ -149,7 +149,7 @@ class Endpoint:
         except OSError as error:  # a disk that is full may have room again
             logger.warning("cannot write: %s", error)
             context.abort(grpc.StatusCode.UNAVAILABLE, f"the server cannot write: {error}")
-        reach("answer")
+        fault_point("answer")
         self.traffic.num_bytes_out += len(answer)
         yield from cut(answer)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 from fleetrec.core.topology import Topology
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable
@@ -115,7 +115,7 @@ class Link:
             )
             for server in range(count)
         ]
-        reach("pull")
+        fault_point("pull")
         answers = self._servers.ask_each(messages)
         self._take_dense(answers)
         rows = {
@@ -144,15 +144,15 @@ class Link:
             ).to_message(worker=self._index, incarnation=self._incarnation, sequence=sequence)
             for server, (first, last) in enumerate(self._portions())
         ]
-        reach("push")
+        fault_point("push")
         self._servers.ask_each(messages)
-        reach("push_done")
+        fault_point("push_done")
 
     def leave(self, number: int) -> None:
         """Say that there is no more data in a pass; returns when no worker has any."""
-        reach("leave")
+        fault_point("leave")
         self._servers.ask_all(self._message(Kind.LEAVE, sequence=number))
-        reach("leave_done")
+        fault_point("leave_done")
 
     def evict(self, number: int) -> None:
         """Let rows go that are not wanted any more after a pass."""

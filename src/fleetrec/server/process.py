@@ -27,14 +27,16 @@ def run_server(topology: Topology, *, initial: Path | None) -> None:
     """Serve where the launcher says that a server keeps what it holds."""
     directory = read_state_path()
     if directory is not None:
-        serve_until_told(topology, directory, initial=initial)
+        serve_until_stopped(topology, directory, initial=initial)
         return
     logger.warning("%s is not set: what this server holds dies with it", STATE)
     with tempfile.TemporaryDirectory(prefix="fleetrec-server-") as folder:
-        serve_until_told(topology, Path(folder), initial=initial)
+        serve_until_stopped(topology, Path(folder), initial=initial)
 
 
-def serve_until_told(topology: Topology, directory: Path, *, initial: Path | None = None) -> None:
+def serve_until_stopped(
+    topology: Topology, directory: Path, *, initial: Path | None = None
+) -> None:
     """Serve until all workers have finished, or SIGTERM or SIGINT comes.
 
     A folder that is not empty is taken up: then the server is one that was restarted.

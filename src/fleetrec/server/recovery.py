@@ -15,7 +15,7 @@ from typing import Any
 
 from fleetrec.checkpoint.publish import publish
 from fleetrec.core.errors import CheckpointError, UnavailableError
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 from fleetrec.server.journal import (
     Durability,
     JournalWriter,
@@ -91,12 +91,12 @@ class Memory:
 
         def fill(staging: Path) -> None:
             write(staging)
-            reach("snapshot")
+            fault_point("snapshot")
             (staging / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
             (staging / SUMS_FILE).write_text(json.dumps(_sums(staging)), encoding="utf-8")
 
         publish(self._directory / f"{_PREFIX}{number:010d}", fill)
-        reach("snapshot_published")
+        fault_point("snapshot_published")
         self._snapshot_bytes = _size_of(self.snapshot())
         self._sweep(number)
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fleetrec.core.errors import CheckpointError
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 from fleetrec.server import whole
 from fleetrec.server.gathers import Gathers
 from fleetrec.server.initial import take_rows
@@ -72,7 +72,7 @@ class Service:
             self._load_state(self._memory.state(), snapshot)
         num_records = 0
         for record in self._memory.records():
-            reach("replay")
+            fault_point("replay")
             self._replay(decode(record))
             num_records += 1
         self._is_replaying = False
@@ -179,7 +179,7 @@ class Service:
                 dense_P = np.zeros(0, np.float32)
             else:
                 version, dense_P = self._version, shard.dense.weights_P.numpy().copy()
-            reach("pull")
+            fault_point("pull")
             return Message(kind=Kind.OK, sequence=version, arrays=[dense_P, *rows])
 
     def _wait_for_step(self, message: Message, worker: Worker) -> Message | None:
@@ -209,9 +209,9 @@ class Service:
                     f"worker {message.worker}: push {message.sequence} does not follow "
                     f"{worker.sequence}"
                 )
-            reach("push")
+            fault_point("push")
             self._journal(message)
-            reach("push_logged")
+            fault_point("push_logged")
             if shard.model.mode == "sync":
                 self._workers.hold(message.worker, message.sequence, push)
             else:
@@ -220,7 +220,7 @@ class Service:
                 self._version += 1
                 self._workers.note(message.worker, message.sequence, push.progress)
                 self._snapshot_if_due()
-            reach("push_done")
+            fault_point("push_done")
         return Message(kind=Kind.OK)
 
     def _leave(self, message: Message) -> Message:
@@ -231,7 +231,7 @@ class Service:
             if number < self._workers.num_passes:
                 return Message(kind=Kind.OK)
             self._workers.leave(message.worker)
-            reach("leave")
+            fault_point("leave")
             self._apply_if_complete(number)
             waiting = self._wait(lambda: self._workers.num_passes > number, self._workers.not_left)
             return waiting or Message(kind=Kind.OK)
@@ -242,11 +242,11 @@ class Service:
         if self._workers.waited_for() or not (ends_pass or self._workers.has_held()):
             return
         done = Message(kind=Kind.APPLY, sequence=number + 1 if ends_pass else 0)
-        reach("step")
+        fault_point("step")
         self._journal(done)
-        reach("step_logged")
+        fault_point("step_logged")
         self._apply_held(done)
-        reach("step_done")
+        fault_point("step_done")
         self._snapshot_if_due()
         self._changed.notify_all()
 

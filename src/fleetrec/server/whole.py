@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
-from fleetrec.core.faults import reach
+from fleetrec.core.fault_points import fault_point
 from fleetrec.embedding.record import StoredTable
 from fleetrec.server.dense import WEIGHTS
 from fleetrec.server.shard import Shard
@@ -26,7 +26,7 @@ def save(shard: Shard, message: Message) -> Message:
             written[name] = shard.write_table(
                 name, directory / name, shards_each=count, version=version
             )
-            reach("save")
+            fault_point("save")
     return Message(kind=Kind.OK, arrays=[as_bytes({"tables": written, "stats": shard.stats()})])
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import criteo_like, exchange
 from benchmarks.exchange import Counted
-from fleetrec.core.blocks import block
+from fleetrec.core.partition import contiguous_block
 from fleetrec.data.loader import Loader
 from fleetrec.planning.sample import table_ids
 from fleetrec.train.phase import build_phase
@@ -41,7 +41,7 @@ def played_out(run) -> list[Counted]:
                 continue
             buckets = store.table.buckets_of(ids)
             for other in set(range(count)) - {rank}:
-                its = block(1024, other, count)
+                its = contiguous_block(1024, other, count)
                 asked = int(((buckets >= its.start) & (buckets < its.stop)).sum())
                 sent[rank] += asked * (16 + row)
                 sent[other] += asked * row

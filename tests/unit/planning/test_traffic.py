@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fleetrec.core.blocks import block
+from fleetrec.core.partition import contiguous_block
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.table import RowOptimizer, TableConfig
 from fleetrec.planning.traffic import step_traffic
@@ -46,7 +46,10 @@ def test_bytes_are_those_of_an_exchange_that_is_played_out(num_ranks):
     dim, num_ids = 16, 2000
     store = NativeStore(TableConfig(name="item", dim=dim), RowOptimizer(), seed=0)
     owner_of = np.concatenate(
-        [np.full(len(block(NUM_BUCKETS, rank, num_ranks)), rank) for rank in range(num_ranks)]
+        [
+            np.full(len(contiguous_block(NUM_BUCKETS, rank, num_ranks)), rank)
+            for rank in range(num_ranks)
+        ]
     )
     rng = np.random.default_rng(0)
     bytes_of = np.zeros(num_ranks)

@@ -16,11 +16,11 @@ from pathlib import Path
 from fleetrec.core.env import read_faults_path
 
 
-def reach(place: str) -> None:
+def fault_point(place: str) -> None:
     """Come by a place; that may be the end."""
     folder = _folder()
     if folder is not None:
-        _meet(folder / place)
+        _trigger(folder / place)
 
 
 @functools.cache
@@ -28,7 +28,7 @@ def _folder() -> Path | None:
     return read_faults_path()
 
 
-def _meet(order: Path) -> None:
+def _trigger(order: Path) -> None:
     try:
         count, _, word = order.read_text(encoding="ascii").partition(" ")
     except FileNotFoundError:

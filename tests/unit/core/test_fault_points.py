@@ -8,8 +8,8 @@ import pytest
 from fleetrec.core.env import FAULTS, environment_with
 
 CODE = (
-    "from fleetrec.core.faults import reach\n"
-    "for number in range(5): reach('here'); print(number, flush=True)"
+    "from fleetrec.core.fault_points import fault_point\n"
+    "for number in range(5): fault_point('here'); print(number, flush=True)"
 )
 WORKER = {
     "TRAINING_ROLE": "TRAINER",

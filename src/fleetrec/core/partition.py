@@ -1,7 +1,7 @@
 """How a row of things is shared out among several."""
 
 
-def block(count: int, index: int, num_blocks: int) -> range:
+def contiguous_block(count: int, index: int, num_blocks: int) -> range:
     """Return the places of one of several contiguous blocks; the first ones have one more."""
     size, more = divmod(count, num_blocks)
     first = index * size + min(index, more)
