@@ -12,7 +12,7 @@ import torch
 from fleetrec.cli.job import load_job
 from fleetrec.cli.one_of_several import with_own_results
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
-from fleetrec.core.env import read_rank
+from fleetrec.core.env import read_place
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.parallel.ranks import Ranks
 from fleetrec.train.evaluator import Evaluator
@@ -71,7 +71,7 @@ def run_of(job, num_ranks):
 def main(jobs):
     logging.basicConfig(level=logging.INFO)
     torch.set_num_threads(1)
-    ranks = Ranks(read_rank(), device=torch.device("cpu"), timeout_s=60)
+    ranks = Ranks(read_place(), device=torch.device("cpu"), timeout_s=60)
     for job in json.loads(jobs):
         train(job, ranks)
     ranks.close()

@@ -14,8 +14,8 @@ from fleetrec.cli.job import load_job
 from fleetrec.config.job import RunOptions
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
 from fleetrec.config.pipeline_dialect.edit import edits_of_arguments
+from fleetrec.config.processes import Processes
 from fleetrec.core.errors import ConfigError, UnavailableError
-from fleetrec.core.processes import Processes
 from fleetrec.embedding.placement import Placement
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.planning.cost import Network, Scale, scaling

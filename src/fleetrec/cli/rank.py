@@ -2,19 +2,15 @@
 
 import contextlib
 import logging
-import os
 import secrets
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from fleetrec.cli.logs import run_log
 from fleetrec.cli.one_of_several import with_own_results, worker_observer
 from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import RunOptions
-from fleetrec.core.env import read_rank
-from fleetrec.launch.ranks import log_of
+from fleetrec.core.place import Place
 from fleetrec.parallel.device import resolve_device
 from fleetrec.parallel.ranks import Ranks
 from fleetrec.train.evaluator import Evaluator
@@ -30,25 +26,22 @@ logger = logging.getLogger(__name__)
 def be_rank(
     run: RunOptions,
     folder: RunFolder,
+    place: Place,
     *,
     resume: bool,
-    log_dir: Path,
     watchers: Sequence[Observer],
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Do the part of the rank that the environment names, together with the others.
+    """Do the part of one rank, together with the others.
 
     ``check`` looks whether a new run may begin, where no supervisor has done so.
     """
-    place = read_rank()
-    if place.has_supervisor:
-        _write_to(log_of(log_dir, place.index))
-    device = resolve_device(run.device, local_index=place.local_index)
+    device = resolve_device(run.device, local_index=place.local_rank)
     ranks = Ranks(place, device=device, timeout_s=run.cluster.rank_timeout_s)
     resume = resume or ranks.num_groups_before > 0
     run_id = folder.run_id() or secrets.token_hex(8)
     with contextlib.ExitStack() as stack:
-        if ranks.is_chief and not place.has_supervisor:
+        if ranks.is_chief and not place.is_supervised:
             if not resume:
                 check()
             folder.begin(run_id, fresh=not resume)
@@ -59,10 +52,10 @@ def be_rank(
             clock=time.monotonic,
             run_id=run_id,
             folder=folder,
-            observer=worker_observer(folder, index=place.index, watchers=watchers),
+            observer=worker_observer(folder, index=place.rank, watchers=watchers),
             should_stop=stop.is_requested,
         )
-        own = with_own_results(run, index=place.index, count=place.count)
+        own = with_own_results(run, index=place.rank, count=place.size)
         try:
             _work(own, around, ranks, resume=resume)
         except StoppedError as error:
@@ -76,12 +69,3 @@ def _work(run: RunOptions, around: Surroundings, ranks: Ranks, *, resume: bool) 
         Trainer(run, around, company=ranks).train(resume=resume)
     else:
         Evaluator(run, around, company=ranks).infer()
-
-
-def _write_to(log: Path) -> None:
-    """Add all that this process says to a log."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as stream:
-        for standard in (sys.stdout, sys.stderr):
-            standard.flush()
-            os.dup2(stream.fileno(), standard.fileno())

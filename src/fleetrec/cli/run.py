@@ -11,11 +11,11 @@ from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import console_logging, run_log
 from fleetrec.cli.progress import ProgressObserver
 from fleetrec.cli.rank import be_rank
-from fleetrec.cli.run_cluster import check_cluster, is_collective, run_cluster
+from fleetrec.cli.run_cluster import check_cluster, is_collective, place_in_run, run_cluster
 from fleetrec.cli.signals import StopRequest
 from fleetrec.cli.take_part import take_part
 from fleetrec.config.job import Job, RunOptions
-from fleetrec.core.env import has_rank, has_topology, read_topology
+from fleetrec.core.env import read_place
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.exit import exit_now
 from fleetrec.train.evaluator import Evaluator
@@ -52,26 +52,39 @@ def run_job(
             logger.warning("%s is not used: this version submits no cluster jobs", backend)
         for run in job.runs:
             folder = RunFolder(path=log_dir / f"{job.workspace.name}.{run.name}")
+            place = place_in_run(run)
             if run.engine == "single":
-                _run(run, folder, resume=resume)
-            elif is_collective(run) and has_rank():
+                if place is None or (place.role == "worker" and place.rank == 0):
+                    _run(run, folder, resume=resume)
+            elif is_collective(run) and place is not None:
                 watchers = (LogObserver(num_phases=len(run.phases)),)
-                be_rank(run, folder, resume=resume, log_dir=log_dir, watchers=watchers)
-            elif has_topology():
+                be_rank(run, folder, place, resume=resume, watchers=watchers)
+            elif place is not None:
                 watchers = (LogObserver(num_phases=1),)
-                take_part(run, folder, read_topology(), resume=resume, watchers=watchers)
+                take_part(run, folder, place, resume=resume, watchers=watchers)
             else:
                 told = (*arguments, "--log-dir", str(log_dir), "-o", f"mode={run.name}")
                 again = ("--resume",) if resume and run.kind == "train" else ()
                 command = (sys.executable, "-m", "fleetrec.run", *told, *again)
                 run_cluster(run, folder, command=command, resume=resume, log_dir=log_dir)
                 _say_what_is_left(run, folder)
-    if has_topology():  # a supervisor waits for the end of this process
+    place = read_place()
+    if place is not None and place.server_endpoints:  # a launcher waits for the end of this process
         exit_now(0)
 
 
 def check_engines(job: Job) -> None:
     """Refuse what this version cannot run, before anything runs."""
+    place = read_place()
+    is_single = all(run.engine == "single" for run in job.runs)
+    if place is not None and not place.is_only_process and is_single:
+        raise ConfigError(
+            [
+                f"{job.source}: its runners are one process, but {place.launcher} has started "
+                f"{place.num_workers} workers; use class: cluster_train with fleet_mode: "
+                "collective, or start one process"
+            ]
+        )
     for run in job.runs:
         if run.engine != "single":
             check_cluster(run)

@@ -23,16 +23,10 @@ from fleetrec.config.pipeline_dialect.decode import (
     decode_pipeline,
 )
 from fleetrec.config.pipeline_dialect.edit import edits_of_arguments, edits_of_json
-from fleetrec.core.env import (
-    has_rank,
-    has_topology,
-    read_processes,
-    read_rank,
-    read_status_path,
-    read_topology,
-)
+from fleetrec.config.processes import Processes, started_processes
+from fleetrec.core.env import read_place
 from fleetrec.core.errors import ConfigError
-from fleetrec.core.processes import Processes
+from fleetrec.core.place import Place
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.continuing import open_newest, rolling_checkpoints
 from fleetrec.train.events import Observer, Observers
@@ -95,17 +89,17 @@ class Request:
 
     def processes(self) -> Processes:
         """Return how many processes train: those that a launcher has started, or the asked for."""
-        started = read_processes()
-        if started is None:
+        place = read_place()
+        if place is None or (place.is_only_process and not place.is_supervised):
             return Processes(num_workers=self.num_workers or 1, num_servers=self.num_servers)
         if self.num_workers is not None or self.num_servers is not None:
             raise ConfigError(
                 [
-                    "--num_workers and --num_servers: a launcher has started the processes, as "
-                    "the environment says; leave them out"
+                    f"--num_workers and --num_servers: {place.launcher} has started the "
+                    "processes, as the environment says; leave them out"
                 ]
             )
-        return started
+        return started_processes(place)
 
 
 def train_and_evaluate(request: Request, *, continue_train: bool) -> None:
@@ -115,11 +109,10 @@ def train_and_evaluate(request: Request, *, continue_train: bool) -> None:
     decoded = _decode(request, request.path, kind="train", processes=request.processes())
     (run,) = decoded.job.runs
     check_engines(decoded.job)
-    if has_rank():
-        _be_rank(run, decoded.model_dir, continue_train=continue_train)
-        return
-    if has_topology():
-        _take_part(run, decoded.model_dir, continue_train=continue_train)
+    place = read_place()
+    if place is not None and run.engine == "cluster":
+        join = _take_part if place.server_endpoints else _be_rank
+        join(run, decoded.model_dir, place, continue_train=continue_train)
         return
     if not continue_train:
         _check_new(run, decoded.model_dir)
@@ -140,39 +133,34 @@ def train_and_evaluate(request: Request, *, continue_train: bool) -> None:
             run_watched(run, folder, resume=continue_train, watchers=watchers)
 
 
-def _be_rank(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
+def _be_rank(run: RunOptions, model_dir: Path, place: Place, *, continue_train: bool) -> None:
     """Train as one of several ranks; the first of them looks after what is about all."""
-    place = read_rank()
     keep_freed_memory()
     with contextlib.ExitStack() as stack:
         stack.enter_context(console_logging())
         watchers: list[Observer] = [StepLogObserver(interval=run.print_interval)]
-        if place.index == 0:
+        if place.rank == 0:
             watchers += stack.enter_context(open_summaries(model_dir, run))
-        folder, log_dir = RunFolder(path=model_dir), model_dir / "logs"
         be_rank(
             run,
-            folder,
+            RunFolder(path=model_dir),
+            place,
             resume=continue_train,
-            log_dir=log_dir,
             watchers=watchers,
             check=lambda: _check_new(run, model_dir),
         )
 
 
-def _take_part(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
+def _take_part(run: RunOptions, model_dir: Path, place: Place, *, continue_train: bool) -> None:
     """Be a server, or train as one of several workers."""
-    topology = read_topology()
-    is_supervised = read_status_path() is not None
-    if is_supervised:  # the supervisor looks after what is about all
-        run = run.model_copy(update={"engine": "local_cluster"})
-    elif topology.role == "worker" and topology.index == 0 and not continue_train:
+    is_chief = place.role == "worker" and place.rank == 0
+    if is_chief and not place.is_supervised and not continue_train:
         _check_new(run, model_dir)
     keep_freed_memory()
     with console_logging():
         watchers = [StepLogObserver(interval=run.print_interval)]
         folder = RunFolder(path=model_dir)
-        take_part(run, folder, topology, resume=continue_train, watchers=watchers)
+        take_part(run, folder, place, resume=continue_train, watchers=watchers)
 
 
 def _check_new(run: RunOptions, model_dir: Path) -> None:

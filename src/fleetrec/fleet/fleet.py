@@ -7,7 +7,7 @@ from pathlib import Path
 from fleetrec.config.job import ClusterOptions
 from fleetrec.core.batch import Inputs
 from fleetrec.core.errors import ConfigError, UnavailableError
-from fleetrec.core.topology import Role, Topology
+from fleetrec.core.place import Place, Role
 from fleetrec.data.memory import Exchange
 from fleetrec.fleet.dataset import Dataset
 from fleetrec.fleet.exchange import Alone, connected_workers
@@ -29,13 +29,13 @@ class Fleet:
 
     def __init__(self) -> None:
         self._role_maker: RoleMaker | None = None
-        self._known: Topology | None = None
+        self._known: Place | None = None
         self._cluster = ClusterOptions(strategy="sync")  # as ever, where nothing is said
         self._program: Program | None = None
         self._strategy: ServerStrategy | None = None
         self._initial: Path | None = None
         self._num_meetings = 0
-        self.util = Util(self._topology, self._gather)
+        self.util = Util(self._place, self._gather)
 
     def init(
         self,
@@ -48,7 +48,7 @@ class Fleet:
         if is_collective:
             raise UnavailableError("fleet.init: is_collective is not available; use servers")
         self._role_maker = role_maker or PaddleCloudRoleMaker()
-        self._known = self._role_maker.topology()
+        self._known = self._role_maker.place()
         if strategy is not None:
             self._cluster = strategy.options()
 
@@ -56,15 +56,15 @@ class Fleet:
 
     def is_worker(self) -> bool:
         """Tell whether this process trains."""
-        return self._topology().role == "worker"
+        return self._place().role == "worker"
 
     def is_server(self) -> bool:
         """Tell whether this process holds parameters."""
-        return self._topology().role == "server"
+        return self._place().role == "server"
 
     def is_first_worker(self) -> bool:
         """Tell whether this is worker 0, which saves."""
-        return self.is_worker() and self._topology().index == 0
+        return self.is_worker() and self._place().rank == 0
 
     def worker_index(self) -> int:
         """Return the number of this worker."""
@@ -76,19 +76,19 @@ class Fleet:
 
     def worker_num(self) -> int:
         """Return how many workers the job has."""
-        return self._topology().num_workers
+        return self._place().num_workers
 
     def server_num(self) -> int:
         """Return how many servers the job has."""
-        return self._topology().num_servers
+        return self._place().num_servers
 
     def server_endpoints(self, *, to_string: bool = False) -> list[str] | str:
         """Return where the servers listen, as a list or with commas between."""
-        return _listed(self._topology().server_endpoints, to_string=to_string)
+        return _listed(self._place().server_endpoints, to_string=to_string)
 
     def worker_endpoints(self, *, to_string: bool = False) -> list[str] | str:
         """Return where workers listen, if whoever started them has said so."""
-        self._topology()
+        self._place()
         assert self._role_maker is not None
         return _listed(self._role_maker.worker_endpoints(), to_string=to_string)
 
@@ -104,14 +104,14 @@ class Fleet:
     def run_server(self) -> None:
         """Serve until all workers have stopped, or the process is told to end."""
         self._index("server")
-        run_server(self._topology(), initial=self._initial)
+        run_server(self._place(), initial=self._initial)
 
     def init_worker(self) -> None:
         """Connect to the servers; the first worker brings the first weights."""
         self._index("worker")
         if self._program is None:
             raise RuntimeError("fleet.init_worker(): first minimize with a distributed_optimizer")
-        self._strategy = connect(self._program, self._topology())
+        self._strategy = connect(self._program, self._place())
 
     def stop_worker(self) -> None:
         """Say that this worker needs the servers no more."""
@@ -126,7 +126,7 @@ class Fleet:
         self, optimizer: Optimizer, strategy: Strategy | None = None
     ) -> DistributedOptimizer:
         """Let an optimizer run on the servers; without a strategy all steps are made together."""
-        self._topology()
+        self._place()
         cluster = self._cluster if strategy is None else strategy.options()
         return DistributedOptimizer(optimizer, cluster, self._register)
 
@@ -217,10 +217,10 @@ class Fleet:
         return self.is_first_worker() and not program.is_behind
 
     def _index(self, role: Role) -> int:
-        topology = self._topology()
-        if topology.role != role:
-            raise RuntimeError(f"fleet: this is for a {role}; this process is a {topology.role}")
-        return topology.index
+        place = self._place()
+        if place.role != role:
+            raise RuntimeError(f"fleet: this is for a {role}; this process is a {place.role}")
+        return place.rank
 
     def _gather(self, content: bytes) -> list[bytes]:
         if self._strategy is None or self._program is None:
@@ -234,9 +234,9 @@ class Fleet:
                 "fleet: this worker was restarted, and what the workers told each other before is "
                 "gone; look at the results of train_from_dataset, which is empty for past passes"
             )
-        return [b""] * self._topology().num_workers
+        return [b""] * self._place().num_workers
 
-    def _topology(self) -> Topology:
+    def _place(self) -> Place:
         if self._known is None:
             raise RuntimeError("call fleet.init() first")
         return self._known

@@ -3,19 +3,17 @@
 import torch
 
 from fleetrec.core.env import read_authority, read_token
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
 from fleetrec.fleet.program import Program
 from fleetrec.parallel.cluster import join_cluster
 from fleetrec.parallel.geo import GeoStrategy
 from fleetrec.parallel.server import ServerStrategy
 
 
-def connect(program: Program, topology: Topology) -> ServerStrategy:
+def connect(program: Program, place: Place) -> ServerStrategy:
     """Let a program make its steps with the servers; returns when all workers can."""
     assert program.cluster is not None
-    cluster = join_cluster(
-        program.cluster, topology, token=read_token(), authority=read_authority()
-    )
+    cluster = join_cluster(program.cluster, place, token=read_token(), authority=read_authority())
     kind = GeoStrategy if cluster.mode == "geo" else ServerStrategy
     strategy = kind(
         program.model,

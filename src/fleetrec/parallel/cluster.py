@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from fleetrec.config.job import ClusterOptions, CommunicatorOptions
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
 from fleetrec.server.client import ClientOptions
 
 Wanted = Literal["sync", "async", "half_async", "geo"]
@@ -15,7 +15,7 @@ Wanted = Literal["sync", "async", "half_async", "geo"]
 class Cluster:
     """What a worker needs to know to join the others."""
 
-    topology: Topology
+    place: Place
     mode: Wanted
     client: ClientOptions = dataclasses.field(default_factory=ClientOptions)
     communicator: CommunicatorOptions = dataclasses.field(default_factory=CommunicatorOptions)
@@ -24,7 +24,7 @@ class Cluster:
 
 def join_cluster(
     options: ClusterOptions,
-    topology: Topology,
+    place: Place,
     *,
     token: str | None,
     authority: Path | None = None,
@@ -32,7 +32,7 @@ def join_cluster(
     """Return what a worker of a job needs to know to join the others."""
     communicator = options.communicator
     return Cluster(
-        topology=topology,
+        place=place,
         mode=options.strategy,
         client=ClientOptions(
             token=token,

@@ -63,7 +63,7 @@ class GeoStrategy(ServerStrategy):
             for name, table in self._tables.items()
         }
         self._old_P: Array | None = None
-        self._num_workers = cluster.topology.num_workers
+        self._num_workers = cluster.place.num_workers
         self._push_steps = cluster.geo_push_steps
         self._num_batches = self._sequence // 2  # a push of batch n is 2n; the rest after it 2n + 1
         self._begin_round()

@@ -74,7 +74,7 @@ class ServerStrategy:
             mode="sync" if cluster.mode == "sync" else "async",
         )
         self._served = served
-        self._link = Link(cluster.topology, served, cluster.client)
+        self._link = Link(cluster.place, served, cluster.client)
         self._lookup = RemoteLookup(collection, self._link.stores, frozen=frozen_tables)
         if self._link.worker == 0:
             self._link.set_up(self._flat.values())

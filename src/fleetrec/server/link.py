@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fleetrec.core.fault_points import fault_point
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import StoredTable
 from fleetrec.embedding.remote_lookup import Rows, RowUpdate
@@ -51,14 +51,14 @@ class Step:
 class Link:
     """Splits what is asked by server, and puts the answers together."""
 
-    def __init__(self, topology: Topology, model: ServedModel, options: ClientOptions) -> None:
-        self._index = topology.index
+    def __init__(self, place: Place, model: ServedModel, options: ClientOptions) -> None:
+        self._index = place.rank
         self._incarnation = 0
         self.last_known = 0  # the last push of an earlier process that any server has
-        self._servers = ServerGroup(topology.server_endpoints, options)
+        self._servers = ServerGroup(place.server_endpoints, options)
         self._model = model
         self._dense_P: Array | None = None
-        self._versions = [0] * topology.num_servers  # of the dense part, as known here
+        self._versions = [0] * place.num_servers  # of the dense part, as known here
         self.stores: Mapping[str, NativeStore] = build_stores(model, WHOLE)
 
     @property

@@ -167,7 +167,7 @@ def _shard(company: Cluster | Ranks | None) -> DataShard:
         return DataShard()
     if isinstance(company, Ranks):
         return DataShard(index=company.index, count=company.count, by="batch")
-    return DataShard(index=company.topology.index, count=company.topology.num_workers)
+    return DataShard(index=company.place.rank, count=company.place.num_workers)
 
 
 def _frozen_by_pattern(model: Model, patterns: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, MismatchError
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place as ProcessPlace
 from fleetrec.export.inference import InferenceModel, plan_inference
 from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.ranks import Ranks
@@ -50,11 +50,11 @@ class Trainer:
         self._around = around
         self._is_alone = company is None
         # Workers of servers stand at places of their own in the data, all others at one.
-        topology = company.topology if isinstance(company, Cluster) else None
-        self._index = topology.index if topology else 0
-        self._num_places = topology.num_workers if topology else 1
+        place = company.place if isinstance(company, Cluster) else None
+        self._index = place.rank if place else 0
+        self._num_places = place.num_workers if place else 1
         self._phases = [build_phase(options, run, company) for options in run.phases]
-        self._counted = None if topology is None else self._count_steps(topology)
+        self._counted = None if place is None else self._count_steps(place)
         self._position = Position()
         self._starts: tuple[Position, ...] = ()  # of all workers, if they differ
         self._saver = Saver(
@@ -166,14 +166,14 @@ class Trainer:
             strategy.keep(_to_bytes(self._position.after_batch(batch.cursor)))
         return strategy.train_step(batch)
 
-    def _count_steps(self, topology: Topology) -> CountedSteps:
+    def _count_steps(self, place: ProcessPlace) -> CountedSteps:
         """Let figures outlive this process: what a step counts is kept before servers have it."""
         phase = self._phases[0]
         assert isinstance(phase.strategy, ServerStrategy)
         folder = self._around.folder.state_of(
-            num_workers=topology.num_workers, num_servers=topology.num_servers
+            num_workers=place.num_workers, num_servers=place.num_servers
         )
-        counted = CountedSteps(folder / f"worker.{topology.index}.counted", phase.scoreboard)
+        counted = CountedSteps(folder / f"worker.{place.rank}.counted", phase.scoreboard)
 
         def note(batch: Batch, step: Step) -> None:
             counted.note(

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 
 from fleetrec.config.job import OptimizerOptions
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
 from fleetrec.embedding.table import TableConfig
 from fleetrec.server.client import ClientOptions
 from fleetrec.server.endpoint import Endpoint, Security
@@ -57,11 +57,10 @@ def serving(directory, *, num_servers=1, num_workers=1, token=TOKEN):
 
 
 def make_topology(endpoints, *, index=0, num_workers=1):
-    return Topology(
+    return Place(
         role="worker",
-        index=index,
+        rank=index,
         num_workers=num_workers,
-        num_servers=len(endpoints),
         server_endpoints=tuple(endpoints),
     )
 
@@ -69,8 +68,8 @@ def make_topology(endpoints, *, index=0, num_workers=1):
 @contextlib.contextmanager
 def linked(endpoints, *, model=MODEL, token=TOKEN, index=0, num_workers=1):
     options = ClientOptions(token=token, deadline_s=30, give_up_s=60)
-    topology = make_topology(endpoints, index=index, num_workers=num_workers)
-    with contextlib.closing(Link(topology, model, options)) as link:
+    place = make_topology(endpoints, index=index, num_workers=num_workers)
+    with contextlib.closing(Link(place, model, options)) as link:
         yield link
 
 

@@ -22,9 +22,9 @@ def test_a_worker_that_knows_the_certificate_is_served(tmp_path):
     service, memory = make_service(tmp_path / "held")
     security = Security(token=TOKEN, certificate=certificate, key=key)
     with Endpoint(service, "localhost:0", security=security, num_workers=1) as endpoint:
-        topology = make_topology([f"localhost:{endpoint.port}"])
+        place = make_topology([f"localhost:{endpoint.port}"])
         options = ClientOptions(token=TOKEN, authority=certificate, deadline_s=30)
-        link = Link(topology, MODEL, options)
+        link = Link(place, MODEL, options)
         link.set_up(np.zeros(MODEL.num_dense, np.float32))
         assert link.enter().sequence == 0
         link.close()

@@ -40,8 +40,8 @@ from fleetrec.config.pipeline_dialect.translate import DataTranslator, input_pat
 from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_options
 from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
+from fleetrec.config.processes import Processes
 from fleetrec.core.errors import ConfigError
-from fleetrec.core.processes import Processes
 
 PHASE = "model"  # what the weights of a pipeline are called in a checkpoint
 DEFAULT_SAVE_STEPS = 1000
