@@ -9,7 +9,6 @@ from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
 from fleetrec.checkpoint.folder import open_folder
-from fleetrec.checkpoint.staging import Staging
 from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.cli.run import RunRequest, run_command
 from fleetrec.config.yaml_dialect.locate import ZOO
@@ -17,7 +16,6 @@ from fleetrec.core.storage import local_copy
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import Chain, StoredTable, WrittenTable
 from fleetrec.embedding.snapshot import Columns, live_candidates, live_rows
-from fleetrec.parallel.state import ModelState
 
 SLOTS = "click 1 2 3"
 DENSE = "dense_feature:2"

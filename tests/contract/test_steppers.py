@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fleetrec.config.job import CommunicatorOptions, OptimizerOptions, UpdateOptions
-from fleetrec.embedding.table import TableOptimizer, RowOptimizer
+from fleetrec.embedding.table import RowOptimizer, TableOptimizer
 from making_groups import MODES, make_batch, make_model, solo, together, workers
 
 KINDS = ("solo", *MODES)

@@ -5,12 +5,12 @@ import json
 from pathlib import Path
 
 import pytest
+from fleetrec.train.milestones import RESULT
 
 from fleetrec.checkpoint.folder import published_names
 from fleetrec.cli.train_eval import Request, evaluate_checkpoint, train_and_evaluate
 from fleetrec.core import storage
 from fleetrec.core.errors import ConfigError
-from fleetrec.train.milestones import RESULT
 from making_pipelines import WIDE_AND_DEEP, model_config, write_data, write_pipeline
 from storing_runs import RunContract
 

@@ -16,7 +16,7 @@ from fleetrec.train.trainer import Trainer
 
 from fleetrec.cli.job import load_job
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
-from fleetrec.core.env import read_rank
+from fleetrec.core.env import read_place
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.events import Observers
 from fleetrec.train.observers import JsonObserver
@@ -71,7 +71,7 @@ def run_of(job, num_ranks):
 def main(jobs):
     logging.basicConfig(level=logging.INFO)
     torch.set_num_threads(1)
-    ranks = Ranks(read_rank(), device=torch.device("cpu"), timeout_s=60)
+    ranks = Ranks(read_place(), device=torch.device("cpu"), timeout_s=60)
     for job in json.loads(jobs):
         train(job, ranks)
     ranks.close()

@@ -13,7 +13,6 @@ from fleetrec.train.trainer import Trainer
 
 from fleetrec.cli.job import load_job
 from fleetrec.core.env import read_authority, read_token
-from fleetrec.core.topology import Topology
 from fleetrec.train.events import Observers
 from fleetrec.train.observers import JsonObserver
 from fleetrec.train.run_folder import RunFolder
@@ -26,11 +25,10 @@ def main(job, mode, index, num_workers, endpoints, resume=""):
     loaded = load_job(str(path), overrides=())
     run = loaded.runs[0]
     servers = tuple(endpoints.split(","))
-    topology = Topology(
+    place = Place(
         role="worker",
-        index=int(index),
+        rank=int(index),
         num_workers=int(num_workers),
-        num_servers=len(servers),
         server_endpoints=servers,
     )
     name = f"{loaded.workspace.name}.{run.name}" if index == "0" else f"worker.{index}"
@@ -45,7 +43,7 @@ def main(job, mode, index, num_workers, endpoints, resume=""):
     )
     cluster = join_cluster(
         run.cluster.model_copy(update={"strategy": mode}),
-        topology,
+        place,
         token=read_token(),
         authority=read_authority(),
     )

@@ -10,10 +10,11 @@ from fleetrec import __version__
 from fleetrec.cli.launch_ps import launch_app
 from fleetrec.cli.pipeline_verbs import OnlyOption, checkpoint_app, pipeline_app
 from fleetrec.cli.plan_verb import plan_app
-from fleetrec.core.errors import ConfigError, FleetRecError
+from fleetrec.core.errors import ConfigError, FleetRecError, LostRankError
 
 EXIT_FAILED = 1
 EXIT_WRONG_CONFIG = 2
+EXIT_RETRY = 75  # EX_TEMPFAIL of sysexits.h: a launcher may start all ranks again
 EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
@@ -361,6 +362,9 @@ def main(verb: str | None = None) -> NoReturn:
         for problem in error.problems:
             typer.echo(problem, err=True)
         sys.exit(EXIT_WRONG_CONFIG)
+    except LostRankError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_RETRY)
     except (FleetRecError, OSError) as error:  # a full disk, a path that cannot be written
         typer.echo(f"error: {error}", err=True)
         sys.exit(EXIT_FAILED)

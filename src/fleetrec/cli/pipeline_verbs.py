@@ -1,6 +1,5 @@
 """The verbs for pipelines: what may be typed; the work is done elsewhere."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer

@@ -37,7 +37,6 @@ from fleetrec.config.yaml_dialect.schema import (
     comparison,
     dense_shape,
 )
-from fleetrec.core.storage import is_local, local_path
 
 STAGES = ("instance", "network", "startup", "runner", "terminal")
 
