@@ -39,7 +39,7 @@ class EvalRequest:
     source: str | None
     model_dir: str | None = None
     eval_input_path: Sequence[str] | None = None
-    checkpoint: Path | None = None
+    checkpoint: str | None = None
     result_name: str = "eval_result.txt"
     overrides: Sequence[str] = ()
 
@@ -87,10 +87,10 @@ def _evaluate(job: Job, run: RunOptions, request: EvalRequest) -> None:
     logger.info("written to %s", path)
 
 
-def _checkpoint(run: RunOptions, folder: RunFolder, given: Path | None) -> str:
+def _checkpoint(run: RunOptions, folder: RunFolder, given: str | None) -> str:
     """Return the checkpoint to evaluate: the given one, or the newest that the job names."""
     if given is not None:
-        return url_of(open_newest(str(given)))
+        return url_of(open_newest(given))
     folders = [text.replace("{folder}", str(folder.path)) for text in run.resume.folders]
     if run.resume.prefix is not None:
         return url_of(open_newest(folders[0], prefix=run.resume.prefix))

@@ -8,13 +8,18 @@ from typing import Any
 
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.place import Place
+from fleetrec.core.storage import SEPARATOR, is_local, join, local_path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """``logs/<model>.<runner>/``; ``files`` are texts by name that a run leaves there."""
+    """``logs/<model>.<runner>/``; the report may be elsewhere, also at a URL.
+
+    ``files`` are texts by name that a run leaves there.
+    """
 
     path: Path
+    report_folder: str | None = None
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
