@@ -56,7 +56,13 @@ def run(
         ),
     ],
     backend: Annotated[
-        Path | None, typer.Option("-b", "--backend", help="backend.yaml of a cluster job.")
+        Path | None,
+        typer.Option(
+            "-b",
+            "--backend",
+            help="backend.yaml of a cluster. It is checked to be YAML, but not used: this version "
+            "does not submit jobs.",
+        ),
     ] = None,
     override: Overrides = None,
     resume: Annotated[

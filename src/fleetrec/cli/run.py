@@ -14,10 +14,12 @@ from fleetrec.cli.rank import be_rank
 from fleetrec.cli.run_cluster import check_cluster, is_collective, run_cluster
 from fleetrec.cli.signals import StopRequest
 from fleetrec.cli.take_part import take_part
+from fleetrec.config.document import read_document
 from fleetrec.config.job import Job, RunOptions
 from fleetrec.core.env import has_rank, has_topology, read_topology
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.leaving import leave
+from fleetrec.parallel.device import check_gpus
 from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver
@@ -41,8 +43,8 @@ def run_job(
 
     ``arguments`` of the command line say which job it is, for processes that this one starts.
     """
-    if backend is not None and not backend.is_file():
-        raise ConfigError([f"-b {backend}: no such file"])
+    if backend is not None:
+        check_backend(backend)
     check_engines(job)
     keep_freed_memory()
     with console_logging():
@@ -70,11 +72,20 @@ def run_job(
         leave(0)
 
 
+def check_backend(path: Path) -> None:
+    """Refuse a file that cannot describe a cluster. This version does not submit to any."""
+    if not path.is_file():
+        raise ConfigError([f"-b {path}: no such file"])
+    if not isinstance(read_document(path).data, dict):
+        raise ConfigError([f"-b {path}: expected a mapping with backend, config, submit, ..."])
+
+
 def check_engines(job: Job) -> None:
     """Refuse what this version cannot run, before anything runs."""
     for run in job.runs:
         if run.engine != "single":
             check_cluster(run)
+    check_gpus(job.runs)
 
 
 def _run(run: RunOptions, folder: RunFolder, *, resume: bool) -> None:

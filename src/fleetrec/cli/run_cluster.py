@@ -16,7 +16,6 @@ from fleetrec.launch.child import Child
 from fleetrec.launch.local import Outcome, Policy
 from fleetrec.launch.machines import place
 from fleetrec.launch.ranks import RankJob, log_of, run_ranks
-from fleetrec.parallel.device import resolve_device
 from fleetrec.train.observers import LogObserver
 from fleetrec.train.report import write_report
 from fleetrec.train.run_folder import RunFolder
@@ -30,10 +29,15 @@ def check_cluster(run: RunOptions) -> None:
     if is_collective(run):
         _check_ranks(run)
         return
-    if run.device.kind == "gpu" or run.cluster.fleet_mode != "ps":
+    if run.cluster.fleet_mode != "ps":
         raise UnavailableError(
-            f"{where}: workers with servers compute on the CPU, and fleet_mode pslib is not "
-            "available; use device: cpu and fleet_mode: ps, or fleet_mode: collective"
+            f"{where}: fleet_mode {run.cluster.fleet_mode} is not available; use fleet_mode: ps, "
+            "or fleet_mode: collective"
+        )
+    if run.device.kind == "gpu":
+        raise UnavailableError(
+            f"{where}: workers with servers compute on the CPU; use device: cpu and "
+            "fleet_mode: ps, or fleet_mode: collective for GPUs without servers"
         )
     if run.engine == "cluster" and not has_topology():
         raise UnavailableError(
@@ -54,8 +58,6 @@ def _check_ranks(run: RunOptions) -> None:
             f"runner {run.name}: class cluster with fleet_mode collective: start the same command "
             "by torchrun on each machine, see docs/collective.md, or use class: local_cluster"
         )
-    for index in range(run.cluster.num_workers if run.engine == "local_cluster" else 1):
-        resolve_device(run.device, local_index=index)
 
 
 def run_cluster(

@@ -34,6 +34,7 @@ from fleetrec.core.env import (
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.processes import Processes
 from fleetrec.models.pipeline_classes import pipeline_classes
+from fleetrec.parallel.device import num_gpus
 from fleetrec.train.continuing import open_newest, rolling_checkpoints
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.judge import Judge, result_of
@@ -226,7 +227,7 @@ def _decode(
         changes=request.changes(),
         kind=kind,
         seed=request.seed,
-        processes=processes,
+        processes=dataclasses.replace(processes, num_gpus=num_gpus()),
     )
 
 

@@ -14,6 +14,7 @@ from fleetrec.checkpoint.folder import Folder
 from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.config.job import OptimizerOptions, PhaseOptions, RunOptions, WarmStartOptions
+from fleetrec.config.problems import hint
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.data.files import fingerprint
 from fleetrec.data.loader import ONE_WORKER, Loader
@@ -222,6 +223,11 @@ def renamed(
     """
     here = {phase.model.variable_name(name): name for name in phase.strategy.variables()}
     there = _read_renames(renames) if renames else {}
+    unknown = [f"{name!r}{hint(name, here)}" for name in there if name not in here]
+    if unknown:
+        raise ConfigError(
+            [f"fine_tune_ckpt_var_map: {renames}: the model has no {one}" for one in unknown]
+        )
     names: Mapping[str, Any] = checkpoint.meta.get("names", {}).get(part_for(checkpoint, phase), {})
     weights = saved.tensors.get("model", {})
     of_saved = {str(names.get(name, name)): name for name in (*weights, *saved.tables)}

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from fleetrec.config.job import ClusterOptions
+from fleetrec.config.job import ClusterOptions, DeviceOptions
 from fleetrec.config.pipeline_dialect.train import TrainConfig
 from fleetrec.config.problems import Problems
 from fleetrec.core.processes import Processes
@@ -27,6 +27,7 @@ class Distribution:
     """How a pipeline is spread over processes; ``num_steps`` are those of one worker."""
 
     engine: Engine
+    device: DeviceOptions
     cluster: ClusterOptions
     num_steps: int | None
 
@@ -36,13 +37,18 @@ def distribute(train: TrainConfig, processes: Processes) -> Distribution:
     num_workers = processes.num_workers
     if processes.is_local:  # else a launcher has started one for each GPU
         num_workers *= _ranks_per_worker(train)
-    if num_workers == 1 and processes.is_local:
-        steps = train.num_steps or None
-        return Distribution(engine="single", cluster=_cluster(train, processes, 1), num_steps=steps)
+    is_single = num_workers == 1 and processes.is_local
+    has_servers = not is_single and train.train_distribute in WITH_SERVERS
+    num_gpus = num_workers if processes.is_local else processes.num_gpus
     return Distribution(
-        engine="local_cluster" if processes.is_local else "cluster",
+        engine="single" if is_single else "local_cluster" if processes.is_local else "cluster",
+        device=DeviceOptions(kind="gpu", gpus=tuple(range(num_gpus)))
+        if processes.num_gpus and train.num_gpus_per_worker and not has_servers
+        else DeviceOptions(),
         cluster=_cluster(train, processes, num_workers),
-        num_steps=steps_of_one_worker(train, num_workers=num_workers),
+        num_steps=(train.num_steps or None)
+        if is_single
+        else steps_of_one_worker(train, num_workers=num_workers),
     )
 
 
@@ -66,6 +72,28 @@ def check_distribution(train: TrainConfig, problems: Problems) -> None:
         problems.note(("train_config", "train_distribute"), text)
 
 
+def check_update(train: TrainConfig, processes: Processes, problems: Problems) -> None:
+    """Note ways to move weights that only a process on its own knows."""
+    distribution = distribute(train, processes)
+    if distribution.engine == "single":
+        return
+    if train.gradient_clipping_by_norm:
+        text = "needs the gradients of all rows in one process; leave it out, or train in one"
+        problems.note(("train_config", "gradient_clipping_by_norm"), text)
+    if distribution.cluster.fleet_mode != "ps":
+        return
+    if len(train.optimizer_config) > 1:
+        text = (
+            "parameter servers move all weights by one optimizer; leave this out, or set "
+            "train_distribute to a strategy without servers, e.g. EmbeddingParallelStrategy"
+        )
+        problems.note(("train_config", "optimizer_config", 1), text)
+    scales = [one.embedding_learning_rate_multiplier for one in train.optimizer_config[:1]]
+    if scales not in ([], [None], [1]):
+        at = ("train_config", "optimizer_config", 0, "embedding_learning_rate_multiplier")
+        problems.note(at, "parameter servers do not scale gradients of rows; leave it out")
+
+
 def distribution_notices(train: TrainConfig, processes: Processes, problems: Problems) -> list[str]:
     """Return where the number of processes makes something else of the fields."""
     found: list[str] = []
@@ -85,8 +113,15 @@ def distribution_notices(train: TrainConfig, processes: Processes, problems: Pro
             else f"has no effect: all processes of {strategy} make every step together"
         )
         say("sync_replicas", meaning)
-    if "num_gpus_per_worker" in given and strategy not in SEVERAL_GPUS:
-        say("num_gpus_per_worker", f"has no effect with {strategy}")
+    if train.num_gpus_per_worker > 1 and strategy not in SEVERAL_GPUS:
+        say("num_gpus_per_worker", f"more than 1 has no effect with {strategy}")
+    if train.num_gpus_per_worker and distribution.device.kind == "cpu":
+        has_servers = distribution.engine != "single" and strategy in WITH_SERVERS
+        is_asked = "num_gpus_per_worker" in given
+        if has_servers and (is_asked or processes.num_gpus):
+            say("num_gpus_per_worker", "workers with servers train on the CPU")
+        elif not has_servers and (is_asked or strategy not in WITH_SERVERS):
+            say("num_gpus_per_worker", "no GPU found, training on the CPU")
     if distribution.num_steps != (train.num_steps or None):
         say(
             "num_steps",
