@@ -10,7 +10,9 @@ from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.cli.train_eval import Request, evaluate_checkpoint, train_and_evaluate
 from making_pipelines import MODELS, write_data, write_pipeline
 
-MIN_AUC = 0.78  # of what was planted; who knows every taste gets 0.86
+# Of what was planted; who knows every taste gets 0.86. With seeds 0 to 4 the worst run of all models
+# (DeepFM) reaches 0.788.
+MIN_AUC = 0.77
 
 
 @pytest.fixture(scope="session")

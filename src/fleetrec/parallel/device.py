@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import torch
 
-from fleetrec._native import has_tiles
 from fleetrec.config.job import DeviceOptions, RunOptions
 from fleetrec.core.errors import UnavailableError
+from fleetrec.nn.matmul import uses_tiles
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 def resolve_device(options: DeviceOptions, *, local_index: int = 0) -> torch.device:
     """Return the device of a process, which is one of several on its machine, or say why not."""
     if options.kind == "cpu":
-        if options.matmul_precision != "highest" and not has_tiles():
+        if options.matmul_precision != "highest" and not uses_tiles():
             logger.warning(
                 "matmul_precision: %s changes nothing: there are no tiles (AMX) here",
                 options.matmul_precision,
