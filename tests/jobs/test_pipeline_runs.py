@@ -157,6 +157,21 @@ def test_a_map_of_names_carries_a_table_over(tmp_path, paths):
     assert new == rows(tmp_path / "model" / "model.ckpt-8", "deep.user")
 
 
+def test_a_map_of_names_that_the_model_lacks_is_refused(tmp_path, paths):
+    pipeline = write(tmp_path, LINEAR, paths=paths, num_steps=2)
+    train(pipeline)
+    renames = tmp_path / "names.txt"
+    table = "input_layer_1/user_embedding/embedding_weights"
+    renames.write_text(f"{table.replace('user', 'usr')} {table}\n")
+    with pytest.raises(ConfigError, match=rf"the model has no .*; did you mean '{table}'"):
+        train(
+            pipeline,
+            model_dir=str(tmp_path / "tuned"),
+            fine_tune_checkpoint=str(tmp_path / "model"),
+            arguments=[f"--train_config.fine_tune_ckpt_var_map={renames}"],
+        )
+
+
 def test_frozen_variables_do_not_move(tmp_path, paths):
     pipeline = write(tmp_path, LINEAR, paths=paths, num_steps=8)
     frozen = '--train_config.freeze_gradient=["input_layer/user_embedding", "deep_feature"]'

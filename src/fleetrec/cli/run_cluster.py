@@ -34,10 +34,15 @@ def check_cluster(run: RunOptions) -> None:
     if is_collective(run):
         _check_ranks(run, place)
         return
-    if run.device.kind == "gpu" or run.cluster.fleet_mode != "ps":
+    if run.cluster.fleet_mode != "ps":
         raise UnavailableError(
-            f"{where}: workers with servers compute on the CPU, and fleet_mode pslib is not "
-            "available; use device: cpu and fleet_mode: ps, or fleet_mode: collective"
+            f"{where}: fleet_mode {run.cluster.fleet_mode} is not available; use fleet_mode: ps, "
+            "or fleet_mode: collective"
+        )
+    if run.device.kind == "gpu":
+        raise UnavailableError(
+            f"{where}: workers with servers compute on the CPU; use device: cpu and "
+            "fleet_mode: ps, or fleet_mode: collective for GPUs without servers"
         )
     if run.engine == "cluster" and place is None:
         raise UnavailableError(
