@@ -10,15 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fleetrec.config.dataset_features import check_id_rules
 from fleetrec.config.job import Filter
 from fleetrec.core.blocks import block as block_of
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block, join, select
-from fleetrec.data.ids import IdMap, build_id_maps
 from fleetrec.data.scatter import scatter
 from fleetrec.data.source import BadRowError, RowChunk, Source
 from fleetrec.data.stream import RawBatch
+from fleetrec.features.id_rule import IdMap
 
 Mask = npt.NDArray[np.bool_]
 
@@ -125,9 +126,7 @@ class Decoder:
         masks = [_passes(block, wanted) for wanted in options.filters]
         if options.sample_ratio < 1:
             salts = _row_salts(chunks)
-            if (
-                self.source.rows_map_to_many_samples
-            ):  # samples cannot be told by their rows, but by their place
+            if self.source.rows_map_to_many_samples:  # a row does not identify a sample
                 salts = salts[0] + np.arange(block.num_samples, dtype=np.uint64)
             else:
                 salts = salts[rows]
@@ -136,10 +135,15 @@ class Decoder:
 
 
 def id_maps_of(source: Source) -> Mapping[str, IdMap]:
-    """Return the rules for ids that the source leaves to others, by feature."""
-    rules = {} if source.applies_id_rules else source.options.id_rules
-    maps = build_id_maps(source.options) if rules else {}
-    return {name: maps[name] for name in rules}
+    """Return the rules for ids that the source does not apply itself, by feature."""
+    if source.applies_id_rules:
+        return {}
+    options = source.options
+    check_id_rules(options)
+    return {
+        name: IdMap(rule, where=f"data set {options.name}: feature {name!r}")
+        for name, rule in options.id_rules.items()
+    }
 
 
 def _mapped(block: Block, id_maps: Mapping[str, IdMap]) -> Block:

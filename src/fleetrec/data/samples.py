@@ -12,7 +12,8 @@ import torch
 from fleetrec.config.job import DatasetOptions, DenseSlot
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.data.block import Block, SlotCounts
-from fleetrec.data.ids import Ids, text_ids
+from fleetrec.features.id_rule import text_ids
+from fleetrec.features.values import Ids
 
 Named = Mapping[str, Any]
 SHOWN_CHARACTERS = 80

@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrec.features.column import Column
-from fleetrec.features.feature import Feature
+from fleetrec.features.declared import DeclaredFeature
 from fleetrec.features.values import IdLists, Numbers
 
 
-class RawFeature(Feature, name="raw"):
+class RawFeature(DeclaredFeature, name="raw"):
     """The numbers of a cell, moved to [0, 1] if the feature has a minimum and a maximum."""
 
     def transform(self, columns: Mapping[str, Column]) -> IdLists | Numbers:

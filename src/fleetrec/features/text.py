@@ -29,3 +29,12 @@ def text_buffers(column: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uin
         return np.zeros(1, dtype), np.empty(0, np.uint8)
     ends = np.frombuffer(offsets, dtype)[column.offset : column.offset + len(column) + 1]
     return ends, np.frombuffer(b"" if data is None else data, np.uint8)
+
+
+def plain_text(column: pa.Array) -> pa.Array:
+    """Return a column of text or bytes with offsets and without nulls, which become empty."""
+    if types.is_string_view(column.type) or types.is_binary_view(column.type):
+        column = column.cast(pa.large_binary())
+    if column.null_count:
+        column = column.fill_null(pa.scalar(b"", pa.binary()).cast(column.type))
+    return column

@@ -5,14 +5,8 @@ import logging
 import numpy as np
 import pytest
 
-from fleetrec.config.job import (
-    BadRowOptions,
-    DatasetOptions,
-    DenseSlot,
-    Filter,
-    IdRule,
-    TextTableOptions,
-)
+from fleetrec.config.features import IdRule
+from fleetrec.config.job import BadRowOptions, DatasetOptions, DenseSlot, Filter, TextTableOptions
 from fleetrec.core.errors import DataError
 from fleetrec.data.loader import Loader
 

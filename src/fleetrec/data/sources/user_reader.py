@@ -19,7 +19,7 @@ from fleetrec.data.source import BadRowError, FileSlice, RowChunk, Source
 from fleetrec.data.text import TextChunk, cut_text, line_of, read_text
 from fleetrec.data.user_code import cached_reader, explain, has_own, load_reader
 
-SAMPLES_PER_PIECE = 1024
+SAMPLES_PER_CHUNK = 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class UserReader(Source, name="user_reader"):
     def _file_samples(self, file: DataFile) -> Iterator["_Batch"]:
         read = getattr(self._reader, "read", self._reader)
         items = iter(read(file.path))
-        while some := list(itertools.islice(items, SAMPLES_PER_PIECE)):
+        while some := list(itertools.islice(items, SAMPLES_PER_CHUNK)):
             samples: list[Any] = []
             for item in some:
                 samples += item.to_pylist() if isinstance(item, pa.RecordBatch) else [item]
