@@ -9,6 +9,7 @@ import pyarrow as pa
 import torch
 
 from fleetrec.config.job import DatasetOptions
+from fleetrec.core.batch import Side
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.data.block import Block, SlotCounts
 from fleetrec.data.source import BadRowError, RowChunk
@@ -82,13 +83,31 @@ def decode_tables(
 def assemble(options: DatasetOptions, parts: Sequence[RowValues]) -> Block:
     """Return the rows of all parts as one block."""
     values = [part.values for part in parts]
-    keyed = join_ids(values, options.sparse)
+    dense = [slot.name for slot in options.dense]
+    side = to_side(values, sparse=options.sparse, dense=dense)
     undeclared: dict[str, int] = {}
     for part in parts:
         for name in part.undeclared:
             undeclared[name] = undeclared.get(name, 0) + part.values.num_rows
-    names = (*options.sparse, *(slot.name for slot in options.dense))
+    names = (*options.sparse, *dense)
     return Block(
+        ids=side.ids,
+        dense=side.dense,
+        counts=SlotCounts(
+            num_samples=side.num_rows,
+            seen=np.array([sum(one.num_present[n] for one in values) for n in names], np.int64),
+            undeclared=undeclared,
+            num_empty=sum(part.num_empty for part in parts),
+        ),
+    )
+
+
+def to_side(
+    values: Sequence[FeatureValues], *, sparse: Sequence[str], dense: Sequence[str]
+) -> Side:
+    """Return the rows of all values as tensors, which share no memory with them."""
+    keyed = join_ids(values, sparse)
+    return Side(
         ids=KeyedJagged(
             names=keyed.names,
             values_N=torch.from_numpy(keyed.ids),
@@ -97,15 +116,9 @@ def assemble(options: DatasetOptions, parts: Sequence[RowValues]) -> Block:
             weights_N=None if keyed.weights is None else torch.from_numpy(keyed.weights),
         ),
         dense={
-            slot.name: torch.from_numpy(np.concatenate([one.dense[slot.name] for one in values]))
-            for slot in options.dense
+            name: torch.from_numpy(np.concatenate([one.dense[name] for one in values]))
+            for name in dense
         },
-        counts=SlotCounts(
-            num_samples=keyed.num_rows,
-            seen=np.array([sum(one.num_present[n] for one in values) for n in names], np.int64),
-            undeclared=undeclared,
-            num_empty=sum(part.num_empty for part in parts),
-        ),
     )
 
 

@@ -26,6 +26,7 @@ from fleetrec.data.prefetch import (
 )
 from fleetrec.data.slot_report import SlotReport
 from fleetrec.data.source import FileSlice, Source, build_source
+from fleetrec.data.stage import NoStage, Stage, stage_rng
 from fleetrec.data.stream import RawBatch, portion, raw_batches
 from fleetrec.data.windows import Windows
 
@@ -36,18 +37,19 @@ NUM_FAULTS_SHOWN = 10
 
 
 class Loader:
-    """Reads the files of a data set, or one worker's share of them.
+    """Reads the files of a data set, or one worker's shard of them.
 
-    They are those of its paths, unless the caller has a list of his own. Samples in memory are
-    shuffled for every epoch, unless it is the caller who sees to their order.
+    ``files`` replaces the files of the paths in the options. Samples in memory are shuffled for
+    every epoch, unless ``shuffle`` is False: then the caller orders them. ``stage`` adds further
+    sides to the batches.
 
     Without a ``thread_num``, rows are decoded between the steps, text by all threads that compute:
-    they work together in each part of a step, and a thread that decoded ahead would take a
-    processor from them and let all the others wait. Where another device computes
+    these work together in each part of a step, and a thread that decoded ahead would take a
+    processor from one of them while all the others wait for it. If another device computes
     (``decode_ahead``), one thread decodes ahead.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what is read, by whom, and what is made of it)
         self,
         options: DatasetOptions,
         *,
@@ -56,9 +58,12 @@ class Loader:
         files: Sequence[DataFile] | None = None,
         shuffle: bool = True,
         decode_ahead: bool = False,
+        stage: Stage | None = None,
     ) -> None:
         self._options = options
         self._seed = seed
+        self._stage = stage or NoStage()
+        self._shard = shard
         if files is None:
             paths = (options.data_path, *options.more_paths)
             files = [file for path in paths for file in list_files(path)]
@@ -102,7 +107,7 @@ class Loader:
         """Return the features that the batches hold; the weight of a sample is none of them."""
         inputs = self._decoder.source.inputs
         dense = {n: shape for n, shape in inputs.dense.items() if n != self._options.sample_weight}
-        return dataclasses.replace(inputs, dense=dense)
+        return dataclasses.replace(inputs, dense=dense, sides=dict(self._stage.inputs))
 
     @contextlib.contextmanager
     def epoch(self, epoch: int, *, start: Cursor | None = None) -> Iterator[Iterator[Batch]]:
@@ -119,6 +124,8 @@ class Loader:
                     decoded = stack.enter_context(ahead)
             if self._shard_of_samples.count > 1:
                 decoded = map(self._portion, decoded)
+            if not isinstance(self._stage, NoStage):
+                decoded = stack.enter_context(self._staged(decoded, epoch))
             yield self._batches(decoded, event_time=event_time_of(epoch))
 
     def load_into_memory(self) -> MemoryRows:
@@ -201,6 +208,23 @@ class Loader:
             memory.shuffle(seed=self._seed, epoch=epoch)
         return memory.batches(batch_size=self._num_together, start=start)
 
+    def _staged(
+        self, decoded: Iterator[Decoded], epoch: int
+    ) -> contextlib.AbstractContextManager[Iterator[Decoded]]:
+        """Run the stage over final batches, ahead of the training loop if decoding is."""
+        work = functools.partial(self._run_stage, epoch=epoch)
+        if self._decodes_between_steps:
+            return contextlib.nullcontext(map(work, decoded))
+        num_threads = self._options.thread_num or 1
+        items = (item for item in decoded)
+        return map_ahead(work, items, num_threads=num_threads, in_processes=False)
+
+    def _run_stage(self, decoded: Decoded, *, epoch: int) -> Decoded:
+        if not decoded.block.num_samples:
+            return decoded
+        rng = stage_rng(decoded, seed=self._seed, epoch=epoch, shard=self._shard)
+        return dataclasses.replace(decoded, block=self._stage(decoded.block, rng))
+
     def _portion(self, decoded: Decoded) -> Decoded:
         shard = self._shard_of_samples
         return decoded.portion(index=shard.index, count=shard.count)
@@ -221,6 +245,7 @@ class Loader:
                 ids=item.block.ids,
                 weights_B=None if weight is None else dense.pop(weight).flatten(),
                 dense=dense,
+                other_sides=item.block.sides,
                 cursor=item.end,
                 progress=item.progress,
                 event_time=event_time,

@@ -288,7 +288,7 @@ class SingleStrategy:
             return
         dense = [p.grad for p in self._parameters.values() if p.grad is not None]
         squares = sum(float(grad.square().sum()) for grad in dense)
-        squares += row_gradient_squares(self._collection, batch.ids, looked_up.vectors)
+        squares += row_gradient_squares(self._collection, batch, looked_up.vectors)
         scale = update.clip_norm / max(math.sqrt(squares), update.clip_norm)
         for grad in (*dense, *grads):
             grad.mul_(scale)
