@@ -1,4 +1,4 @@
-"""From raw rows to samples: understand them, pass over bad ones, keep the wanted ones."""
+"""From raw rows to samples: decode, skip bad rows, filter."""
 
 import dataclasses
 import hashlib
@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """Samples, where they stand, and what was wrong with rows that were passed over."""
+    """Samples, their position in the data, and the errors of skipped rows."""
 
     block: Block
     begin: Cursor
@@ -35,7 +35,7 @@ class Decoded:
     faults: tuple[str, ...] = ()
 
     def portion(self, *, index: int, count: int) -> Self:
-        """Return one of ``count`` equal portions of the samples; it ends where all do."""
+        """Return one of ``count`` equal portions of the samples; the cursors stay."""
         own = block_of(self.block.num_samples, index, count)
         chosen = select([self.block], np.arange(own.start, own.stop))
         return dataclasses.replace(
@@ -45,7 +45,7 @@ class Decoded:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoder:
-    """Everything between raw rows and samples; holds no state, so threads may share it."""
+    """Turns raw rows into samples; holds no state, so threads may share it."""
 
     source: Source
     seed: int
@@ -53,7 +53,7 @@ class Decoder:
 
     @property
     def changes_row_count(self) -> bool:
-        """Tell whether a batch may come out with another number of samples than it had rows."""
+        """Return whether a batch may have fewer or more samples than rows."""
         options = self.source.options
         return bool(
             options.filters
@@ -89,7 +89,7 @@ class Decoder:
     def _decode_leniently(
         self, chunks: Sequence[RowChunk], faults: list[str]
     ) -> tuple[Block, npt.NDArray[np.int64]]:
-        """Decode around bad rows; returns the block and the numbers of its rows."""
+        """Skip bad rows; returns the block and the indexes of its rows."""
         blocks: list[Block] = []
         rows: list[npt.NDArray[np.int64]] = []
         rest, first = tuple(chunks), 0
@@ -121,7 +121,7 @@ class Decoder:
         *,
         epoch: int,
     ) -> Mask | None:
-        """Return which samples stay; None: all."""
+        """Return a mask of the samples to keep; None: all."""
         options = self.source.options
         masks = [_passes(block, wanted) for wanted in options.filters]
         if options.sample_ratio < 1:
@@ -147,7 +147,7 @@ def id_maps_of(source: Source) -> Mapping[str, IdMap]:
 
 
 def _mapped(block: Block, id_maps: Mapping[str, IdMap]) -> Block:
-    """Apply rules to the ids of some features; padding stays what it is."""
+    """Apply rules to the ids of some features, but not to padding."""
     values = block.ids.values_N.numpy().copy()
     padding = values[block.padding_positions]
     for name, id_map in id_maps.items():
@@ -161,7 +161,7 @@ def _mapped(block: Block, id_maps: Mapping[str, IdMap]) -> Block:
 
 
 def check_filters(source: Source) -> None:
-    """Look whether the features that filters name are there."""
+    """Raise if a filter names a feature that is not there."""
     known = (*source.inputs.sparse, *source.inputs.dense)
     for wanted in source.options.filters:
         if wanted.feature not in known:
@@ -215,7 +215,7 @@ def _comparison(op: str) -> Callable[[Any, Any], Any]:
 
 
 def _row_salts(chunks: Sequence[RowChunk]) -> npt.NDArray[np.uint64]:
-    """Return a number for every row that depends on its file and its place there alone."""
+    """Return a number for every row that depends only on its file and its position there."""
     salts = []
     for chunk in chunks:
         digest = np.frombuffer(_digest(chunk), np.uint64)[0]
@@ -230,7 +230,7 @@ def _digest(chunk: RowChunk) -> bytes:
 
 
 def _chance(salts: npt.NDArray[np.uint64], seeds: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Return a number in [0, 1) per row, the same whenever and wherever it is drawn."""
+    """Return a number in [0, 1) per row, a pure function of salts and seeds."""
     mixed = salts
     for seed in seeds:
         mixed = scatter(mixed ^ np.uint64(seed))

@@ -1,4 +1,4 @@
-"""Batches of a data set, epoch by epoch, made ready ahead of the training loop."""
+"""Batches of a data set, epoch by epoch, prepared ahead of the training loop."""
 
 import contextlib
 import dataclasses
@@ -86,9 +86,8 @@ class Loader:
         if self._decodes_between_steps:
             source.num_threads = torch.get_num_threads()
         self._slices = plan_slices(self.files, source, shard)
-        self._num_together = options.batch_size * (shard.count if shard.by == "batch" else 1)
-        # Rows of a batch are shared out before they are understood, unless it takes all of them to
-        # know the samples.
+        self._rows_per_step = options.batch_size * (shard.count if shard.by == "batch" else 1)
+        # A batch is cut into portions before decoding, unless its samples are known only after it.
         needs_all = shard.by == "batch" and (
             self._decoder.changes_row_count
             or options.shuffle_rows > 0
@@ -104,14 +103,14 @@ class Loader:
 
     @property
     def inputs(self) -> Inputs:
-        """Return the features that the batches hold; the weight of a sample is none of them."""
+        """Return the features of the batches, without the weight of the samples."""
         inputs = self._decoder.source.inputs
         dense = {n: shape for n, shape in inputs.dense.items() if n != self._options.sample_weight}
         return dataclasses.replace(inputs, dense=dense, sides=dict(self._stage.inputs))
 
     @contextlib.contextmanager
     def epoch(self, epoch: int, *, start: Cursor | None = None) -> Iterator[Iterator[Batch]]:
-        """Give the batches of one epoch from ``start`` on; leaving the block stops the threads."""
+        """Yield the batches of one epoch from ``start`` on; exiting stops the threads."""
         start = start or Cursor()
         with contextlib.ExitStack() as stack:
             if self._options.kind == "InMemoryDataset":
@@ -146,7 +145,11 @@ class Loader:
             return self._round_robin(slices, epoch, start=start)
         decode = functools.partial(self._decoder, epoch=epoch)
         raw = _own_rows(
-            source, slices, num_together=self._num_together, shard=self._shard_of_rows, start=start
+            source,
+            slices,
+            rows_per_step=self._rows_per_step,
+            shard=self._shard_of_rows,
+            start=start,
         )
         if self._decodes_between_steps:
             return map_on_demand(decode, raw)
@@ -161,7 +164,7 @@ class Loader:
     def _round_robin(
         self, slices: Sequence[FileSlice], epoch: int, *, start: Cursor
     ) -> Iterator[Iterator[Decoded]]:
-        """Let every reader have files of its own; their batches come in turns, so in one order."""
+        """Read files with several readers and take their batches in turn, so the order is fixed."""
         num_readers = max(1, min(self._options.thread_num or 1, len(slices)))
         if start.readers and len(start.readers) != num_readers:
             raise DataError(
@@ -176,7 +179,7 @@ class Loader:
                     _read_and_decode,
                     self._decoder,
                     slices[i::num_readers],
-                    batch_size=self._num_together,
+                    batch_size=self._rows_per_step,
                     epoch=epoch,
                     start=cursor,
                 )
@@ -195,7 +198,7 @@ class Loader:
         self, decoded: Iterator[Decoded], epoch: int, *, start: Cursor
     ) -> Generator[Decoded]:
         windows = Windows(
-            batch_size=self._num_together,
+            batch_size=self._rows_per_step,
             num_rows=self._options.shuffle_rows,
             seed=self._seed,
             epoch=epoch,
@@ -206,7 +209,7 @@ class Loader:
         memory = self.load_into_memory()
         if self._shuffle:
             memory.shuffle(seed=self._seed, epoch=epoch)
-        return memory.batches(batch_size=self._num_together, start=start)
+        return memory.batches(batch_size=self._rows_per_step, start=start)
 
     def _staged(
         self, decoded: Iterator[Decoded], epoch: int
@@ -252,12 +255,12 @@ class Loader:
             )
 
     def _count_bad_rows(self, decoded: Decoded) -> Decoded:
-        """Count features and bad rows; a run with too many of those ends."""
+        """Count features and bad rows; raise if there are too many bad rows."""
         self.report.add(decoded.block.counts)
         for fault in decoded.faults:
             self._num_bad_rows += 1
             if self._num_bad_rows <= NUM_FAULTS_SHOWN:
-                logger.warning("passed over: %s", fault)
+                logger.warning("skipped: %s", fault)
             limit = self._options.bad_rows.limit
             if self._num_bad_rows > limit:
                 raise DataError(f"more than {limit} bad rows (max_bad_rows); the last: {fault}")
@@ -268,17 +271,17 @@ def _own_rows(
     source: Source,
     slices: Sequence[FileSlice],
     *,
-    num_together: int,
+    rows_per_step: int,
     shard: DataShard,
     start: Cursor,
 ) -> Generator[RawBatch]:
-    """Yield this worker's portion of every batch of ``num_together`` rows, if it has one."""
-    raw = raw_batches(source, slices, batch_size=num_together, start=start)
+    """Yield this worker's portion of every batch of ``rows_per_step`` rows, if it has one."""
+    raw = raw_batches(source, slices, batch_size=rows_per_step, start=start)
     if shard.count == 1:
         yield from raw
         return
-    for together in raw:
-        own = portion(together, index=shard.index, count=shard.count)
+    for whole in raw:
+        own = portion(whole, index=shard.index, count=shard.count)
         if own.chunks:
             yield own
 
@@ -291,7 +294,7 @@ def _read_and_decode(
 
 
 def _take_turns(readers: Sequence[Iterator[Decoded]], start: Cursor) -> Iterator[Decoded]:
-    """Yield a batch of each reader in turn, passing over those that have no more."""
+    """Yield a batch of each reader in turn, skipping those that have no more."""
     cursor, progress = start, [0.0] * len(readers)
     waiting = list(range(len(readers)))
     while waiting:

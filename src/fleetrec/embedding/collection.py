@@ -74,7 +74,7 @@ class LookupGroup:
 
     @property
     def features(self) -> tuple[EmbeddedFeature, ...]:
-        """All of them, those that are pooled first."""
+        """All features, pooled ones first."""
         return (*self.pooled, *self.sequences)
 
     @property
@@ -85,7 +85,7 @@ class LookupGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Where a pooled vector, or some side by side, stand in the matrix of their group."""
+    """The columns of one or several pooled vectors in the matrix of their group."""
 
     group: str
     begin: int
@@ -128,7 +128,7 @@ class EmbeddingCollection(nn.Module):
         owns = [self.tables[feature.table].own_optimizer for feature in mine]
         if len({None if own is None else own.lr for own in owns}) > 1:
             raise ValueError(
-                "tables of one width move at one rate; set another optimizer_group for the others"
+                "tables of one width need one learning rate; set another optimizer_group for others"
             )
         return LookupGroup(
             dim=dim,
@@ -185,7 +185,7 @@ class Sequence:
 
     @property
     def mask_BL(self) -> Tensor:
-        """Tell where there is an id."""
+        """Return a mask of the ids."""
         places_L = torch.arange(self.x_BLD.shape[1], device=self.x_BLD.device)
         return places_L < self.lengths_B.unsqueeze(1)
 

@@ -146,7 +146,7 @@ class Column:
         return self._rounded(cells, precision)
 
     def _rounded(self, cells: pa.Array, precision: int) -> pa.Array:
-        """Return the decimals of numbers that came as text."""
+        """Round numbers that came as text."""
         rounded = []
         for row, cell in enumerate(cells.to_pylist()):
             try:

@@ -8,7 +8,7 @@ from fleetrec.features.values import IdLists
 
 
 class SequenceFeature(DeclaredFeature, name="sequence"):
-    """The ids of a cell, of a long one the first ``max_length``."""
+    """The ids of a cell, at most the first ``max_length``."""
 
     def transform(self, columns: Mapping[str, Column]) -> IdLists:
         """Return the ids."""

@@ -51,7 +51,7 @@ class TagFeature(DeclaredFeature, name="tag"):
         return _to_weights(found, column)
 
     def _cut_weights(self, texts: Texts, column: Column) -> tuple[Texts, Floats]:
-        """Part ids from weights at the last separator; without one the weight is 1."""
+        """Split ids from weights at the last separator; without one the weight is 1."""
         assert self.options.weight_separator is not None
         mark = self.options.weight_separator.encode()
         parted = pc.split_pattern(texts.values, mark, max_splits=1, reverse=True)

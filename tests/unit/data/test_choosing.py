@@ -1,4 +1,4 @@
-"""Samples are shuffled, filtered, sampled, weighted; bad rows are passed over and counted."""
+"""Samples are shuffled, filtered, sampled, weighted; bad rows are skipped and counted."""
 
 import logging
 

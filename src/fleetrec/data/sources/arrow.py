@@ -17,8 +17,8 @@ from fleetrec.features.feature_set import FeatureSet
 
 FILE_MAGIC = b"ARROW1"
 FEATHER_1_MAGIC = b"FEA1"
-# A place is the number of a record batch and, in the low bits, of a row within it: so a file can
-# be entered at a batch without counting the rows before it.
+# A position is the index of a record batch and, in the low bits, of a row within it, so that
+# reading can begin at a batch without counting the rows before it.
 ROW_BITS = 32
 
 Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
@@ -35,7 +35,7 @@ class Arrow(Source, name="arrow"):
         self._features = FeatureSet(dataset_features(options))
 
     def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[TableChunk]:
-        """Yield record batches, or what is wanted of them."""
+        """Yield record batches, cut at the ends of the slice."""
         path = file_slice.file.path
         with storage_errors(path, doing="read"), _opened(file_slice.file) as stream:
             reader = _reader(stream, file_slice.file)
@@ -87,7 +87,7 @@ def _opened(file: DataFile) -> pa.NativeFile:
 def _reader(
     stream: pa.NativeFile, file: DataFile, *, columns: Sequence[str] | None = None
 ) -> Reader:
-    """Return a reader of all columns, or of some (of one, where none is wanted)."""
+    """Return a reader of all columns, or of the given ones (of one column if none is given)."""
     stream.seek(0)
     magic = stream.read(len(FILE_MAGIC))
     stream.seek(0)
@@ -110,7 +110,7 @@ def _reader(
 def _batches(
     reader: Reader, *, begin: int, end: int | None
 ) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Yield the rows between two places, each batch with its own two."""
+    """Yield the rows between two positions, each batch with its begin and end."""
     for index, batch in _numbered(reader, first=begin >> ROW_BITS):
         first = index << ROW_BITS
         if end is not None and first >= end:
@@ -135,7 +135,7 @@ def _numbered(reader: Reader, *, first: int) -> Iterator[tuple[int, pa.RecordBat
 
 
 def _fraction(file_slice: FileSlice, place: int, reader: Reader) -> float:
-    """Return how much of a slice lies before a place; 0 in a stream, whose end is unknown."""
+    """Return how much of a slice lies before a position; 0 in a stream, whose end is unknown."""
     if not isinstance(reader, pa.ipc.RecordBatchFileReader):
         return 0.0
     end = reader.num_record_batches << ROW_BITS if file_slice.end is None else file_slice.end

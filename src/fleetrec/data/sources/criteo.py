@@ -18,7 +18,7 @@ class Criteo(Csv, name="criteo"):
     """
 
     suffixes = ()
-    takes_text_table = False  # it is what it is
+    takes_text_table = False  # the format is fixed
     prefixes: ClassVar[Mapping[str, str]] = {
         f"C{i + 1}": f"C{i + 1}=" for i in range(NUM_CATEGORIES)
     }

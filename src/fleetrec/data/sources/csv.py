@@ -1,4 +1,4 @@
-"""Text in columns, parted by one byte: CSV, tab separated and the like."""
+"""Text in columns, separated by one byte: CSV, tab separated and the like."""
 
 import csv
 import dataclasses
@@ -31,13 +31,13 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CsvChunk(TextChunk):
-    """Whole lines, and what the columns of their file are called."""
+    """Whole lines, and the names of their columns."""
 
     columns: tuple[str, ...]
 
 
 class _BadLineError(Exception):
-    """A line that cannot be cut into cells."""
+    """A line that cannot be split into cells."""
 
     def __init__(self, row: int, text: str, reason: str) -> None:
         super().__init__(f"{text[:80]!r}: {reason}")
@@ -45,7 +45,7 @@ class _BadLineError(Exception):
 
 
 class Csv(Source, name="csv"):
-    """Cuts lines by pyarrow, and leaves the cells as text until it is known what they are for."""
+    """Splits lines by pyarrow into cells of text, which the features parse."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv",)
     applies_id_rules = True
@@ -138,7 +138,7 @@ class Csv(Source, name="csv"):
         needed, undeclared = self._features.split_columns(chunk.columns)
         text = bytes(chunk.text)
         if text.startswith(BYTE_ORDER_MARK) and chunk.end > len(text):
-            text = BYTE_ORDER_MARK + text  # a mark is dropped, and here it is none
+            text = BYTE_ORDER_MARK + text  # pyarrow drops a leading mark; here it is data
         text, num_empty = self._fill_empty_lines(text, len(chunk.columns))
         try:
             rows = self._cut_cells(text, chunk.num_rows, chunk.columns, needed)
@@ -165,7 +165,7 @@ class Csv(Source, name="csv"):
             row = text.count(b"\n", 0, stray.start())
             raise _BadLineError(row, _line(text, row), "a carriage return within a line")
         has_quotes = self._quote is not None and self._quote in text
-        if has_quotes:  # a line more, which an open quote in the last one would swallow
+        if has_quotes:  # one more line: an open quote in the last one would swallow it
             end = b"" if text.endswith(b"\n") else b"\n"
             text += end + (self._separator * (len(columns) - 1) or b"-") + b"\n"
         rows = self._parse(text, columns, needed)
@@ -213,9 +213,9 @@ class Csv(Source, name="csv"):
     def _open_quote(
         self, text: bytes, num_rows: int, columns: Sequence[str], needed: Sequence[str]
     ) -> _BadLineError:
-        """Find the first line that does not end where it should, by halving."""
+        """Find the first line with an open quote, by bisection."""
         lines = text.splitlines(keepends=True)
-        low, high = 0, num_rows  # so many lines are good; so many are not
+        low, high = 0, num_rows  # ``low`` lines are good, ``high`` are not
         while high - low > 1:
             middle = (low + high) // 2
             head = b"".join(lines[:middle]) + lines[-1]

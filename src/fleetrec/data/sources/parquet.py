@@ -16,11 +16,11 @@ from fleetrec.data.source import FileSlice, RowChunk, Source
 from fleetrec.features.feature_set import FeatureSet
 
 MAX_CHUNK_ROWS = 1 << 15
-CHUNK_BYTES = 1 << 25  # about, when decoded
+CHUNK_BYTES = 1 << 25  # approximate, when decoded
 
 
 class Parquet(Source, name="parquet"):
-    """Reads the columns that are declared, as they are stored. A place is the number of a row."""
+    """Reads the columns that are declared, as they are stored. A position is the index of a row."""
 
     suffixes = (".parquet", ".pq")
     applies_id_rules = True
@@ -37,7 +37,7 @@ class Parquet(Source, name="parquet"):
             needed, undeclared = self._features.split_columns(schema.names)
             end = file.metadata.num_rows if file_slice.end is None else file_slice.end
             batches = _batches(file, needed, begin=offset, end=end)
-            # A chunk makes many batches: the next one is read while these are understood.
+            # A chunk makes many batches: the next one is read while these are decoded.
             with Background(batches, num_ahead=1, name="parquet") as ahead:
                 for begin, rows in ahead:
                     yield TableChunk(
@@ -69,7 +69,7 @@ def _place(chunk: TableChunk, row: int) -> str:
 
 @contextlib.contextmanager
 def _opened(file: DataFile) -> Iterator[pa.parquet.ParquetFile]:
-    """Open a file; of one behind a URL only the wanted stretches are fetched."""
+    """Open a file; behind a URL, only the needed byte ranges are fetched."""
     if not file.is_remote:
         with pa.parquet.ParquetFile(file.path) as opened:
             yield opened
@@ -99,7 +99,7 @@ def _batches(
 
 
 def _chunk_rows(file: pa.parquet.ParquetFile, group: int) -> int:
-    """Return how many rows make a chunk of a handy size."""
+    """Return the number of rows of a chunk."""
     metadata = file.metadata.row_group(group)
     row_bytes = max(1, int(metadata.total_byte_size) // max(1, int(metadata.num_rows)))
     return max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // row_bytes))
