@@ -7,7 +7,7 @@ from pathlib import Path
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.launchers import paddle
 from fleetrec.core.launchers.precedence import place_of
-from fleetrec.core.launchers.values import number
+from fleetrec.core.launchers.values import number, wrong
 from fleetrec.core.place import Place
 
 TOKEN = "FLEETREC_TOKEN"
@@ -79,7 +79,7 @@ def allows_tiles() -> bool:
     """Return whether products may use tiles of the processor (AMX); FLEETREC_TILES=0 forbids it."""
     given = os.environ.get(TILES, "1").strip()
     if given not in ("0", "1"):
-        raise _wrong(TILES, "0 or 1", given)
+        raise wrong(TILES, "0 or 1", given)
     return given == "1"
 
 

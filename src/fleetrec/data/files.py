@@ -68,19 +68,6 @@ def storage_errors(path: str, *, doing: str) -> Iterator[None]:
         raise DataError(f"{path}: cannot be {doing}: {reason}") from error
 
 
-def read_lines(path: str) -> list[str]:
-    """Return the lines of a small text file, local or behind a URL."""
-    file = DataFile(path=path, name=path, num_bytes=0)
-    with storage_errors(path, doing="read"), file.open() as stream:
-        content = stream.read()
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: expected text in UTF-8: {error}") from error
-    lines = text.split("\n")
-    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
-
-
 def list_files(data_path: str) -> tuple[DataFile, ...]:
     """Return the files of a folder, a file, a glob pattern or a URL, sorted by path.
 
