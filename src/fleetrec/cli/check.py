@@ -39,7 +39,7 @@ def check_job(source: str, *, overrides: Sequence[str]) -> None:
 
 
 def _summary(run: RunOptions) -> str:
-    words = [run.kind, run.device.kind]
+    words: list[str] = [run.kind, run.device.kind]
     if run.kind == "train":
         words += [] if run.num_epochs is None else [f"{run.num_epochs} epochs"]
         words += [] if run.num_steps is None else [f"{run.num_steps} steps"]

@@ -154,6 +154,11 @@ class HeldState:
         self._dense = dense
         self._holders = holders
 
+    @property
+    def stores(self) -> Mapping[str, NativeStore]:
+        """Return the stores of this process by table."""
+        return self._stores
+
     def variables(self) -> list[str]:
         """Return the names of parameters, buffers and tables."""
         return [*self._model.state_dict(), *self._stores]
