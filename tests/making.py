@@ -16,6 +16,7 @@ from fleetrec.core.storage import local_copy
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import Chain, StoredTable, WrittenTable
 from fleetrec.embedding.snapshot import Columns, live_candidates, live_rows
+from fleetrec.parallel.state import ModelState
 
 SLOTS = "click 1 2 3"
 DENSE = "dense_feature:2"
@@ -106,14 +107,16 @@ def tables_of(checkpoint: str | Path) -> list[tuple[str, str, StoredTable]]:
     ]
 
 
-def write_tables(strategy: Any, folder: Path) -> dict[str, StoredTable]:
-    """Let the tables of a strategy write themselves, as a checkpoint does."""
-    written = strategy.write_tables(folder, parent=None)
+def write_tables(state: ModelState, folder: Path) -> dict[str, StoredTable]:
+    """Write the tables of a model, as a checkpoint does."""
+    cut = state.cut(parent=None)
+    records = cut.write(str(folder))
+    cut.finish(published=False)
     return {
         name: StoredTable(
             name=name,
             record=record,
-            chain=Chain(directories=(folder / name,), fingerprint=record.fingerprint),
+            chain=Chain(urls=(str(folder / name),), fingerprint=record.fingerprint),
         )
         for name, record in records.items()
     }

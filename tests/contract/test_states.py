@@ -63,9 +63,7 @@ class Saved:
         return record
 
     def saved_model(self):
-        chain = Chain(
-            directories=tuple(map(str, self.folders)), fingerprint=self.record.fingerprint
-        )
+        chain = Chain(urls=tuple(map(str, self.folders)), fingerprint=self.record.fingerprint)
         return SavedModel(
             tensors=self.tensors,
             tables={"t": StoredTable(name="t", record=self.record, chain=chain)},

@@ -33,6 +33,11 @@ class Folder:
     files: Mapping[str, Mapping[str, Any]]
     root: str = "."  # where the files are, seen from the manifest
 
+    @property
+    def name(self) -> str:
+        """Return where the folder is, for messages."""
+        return storage.shown(self.url)
+
     def url_of(self, name: str) -> str:
         """Return where a file or a sub-folder is."""
         return storage.join(self.url, self.root, name)

@@ -47,11 +47,11 @@ def run_process(
     if place.role == "server":
         run_server(place, initial=None)
         return
-    resume = run.kind == "train" and (resume or place.incarnation > 0)
-    is_continued = resume or place.is_supervised or place.incarnation > 0
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
         group = join_group(run, place, should_stop=stop.is_requested)
+        resume = run.kind == "train" and (resume or group.num_restarts > 0)
+        is_continued = resume or place.is_supervised or group.num_restarts > 0
         outputs = OutputsObserver()
         own_observers = stack.enter_context(_open_observers(run, folder, group))
         context = RunContext(
