@@ -9,18 +9,18 @@ from pathlib import Path
 
 import torch
 from fleetrec.parallel.ranks import Ranks
+from fleetrec.train.evaluator import Evaluator
+from fleetrec.train.passes import Surroundings
+from fleetrec.train.trainer import Trainer
 
 from fleetrec.cli.job import load_job
 from fleetrec.cli.one_of_several import with_own_results
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
 from fleetrec.core.env import read_rank
 from fleetrec.models.pipeline_classes import pipeline_classes
-from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observers
 from fleetrec.train.observers import JsonObserver
-from fleetrec.train.passes import Surroundings
 from fleetrec.train.run_folder import RunFolder
-from fleetrec.train.trainer import Trainer
 
 
 def train(job, ranks):

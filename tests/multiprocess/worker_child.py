@@ -8,15 +8,15 @@ import time
 from pathlib import Path
 
 from fleetrec.parallel.cluster import join_cluster
+from fleetrec.train.passes import Surroundings
+from fleetrec.train.trainer import Trainer
 
 from fleetrec.cli.job import load_job
 from fleetrec.core.env import read_authority, read_token
 from fleetrec.core.topology import Topology
 from fleetrec.train.events import Observers
 from fleetrec.train.observers import JsonObserver
-from fleetrec.train.passes import Surroundings
 from fleetrec.train.run_folder import RunFolder
-from fleetrec.train.trainer import Trainer
 
 
 def main(job, mode, index, num_workers, endpoints, resume=""):

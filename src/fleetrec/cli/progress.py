@@ -1,6 +1,5 @@
 """A live bar on a terminal; nothing at all elsewhere, where logs are grepped."""
 
-from pathlib import Path
 from typing import Self
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

@@ -18,9 +18,9 @@ from fleetrec.core.errors import ConfigError
 from fleetrec.core.exit import exit_now
 from fleetrec.parallel.device import resolve_device
 from fleetrec.parallel.solo import SoloGroup
+from fleetrec.train.context import RunContext, StoppedError
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver
-from fleetrec.train.context import RunContext, StoppedError
 from fleetrec.train.report import write_report
 from fleetrec.train.run import Evaluation, Training
 from fleetrec.train.run_folder import RunFolder

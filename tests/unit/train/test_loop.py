@@ -1,6 +1,5 @@
 """Passes, rules and interruptions in one process."""
 
-import itertools
 from pathlib import Path
 
 import pytest
@@ -156,11 +155,7 @@ class Prefetching:
 @pytest.mark.parametrize("num_batches", [0, 1, 3])
 def test_every_batch_but_the_first_is_prefetched_one_step_ahead(num_batches):
     stepper = Prefetching()
-    seen = []
-    for batch in with_prefetch(iter(range(num_batches)), stepper):
-        seen.append((batch, list(stepper.calls)))
-    assert [batch for batch, _ in seen] == list(range(num_batches))
-    for batch, calls in seen:
-        assert calls == list(
-            itertools.takewhile(lambda one: one <= batch + 1, range(1, num_batches))
-        )
+    batches = with_prefetch(iter(range(num_batches)), stepper)
+    seen = [(batch, list(stepper.calls)) for batch in batches]
+    ahead = [list(range(1, min(batch + 2, num_batches))) for batch in range(num_batches)]
+    assert seen == list(zip(range(num_batches), ahead, strict=True))
