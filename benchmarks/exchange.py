@@ -3,6 +3,7 @@
 Bytes do not depend on how busy a machine is, so they are the part of a plan that can be held to.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -18,9 +19,10 @@ import torch
 
 from benchmarks.figure import Figure
 from benchmarks.job import dnn_run
+from fleetrec.cli.cluster import rank_job
 from fleetrec.config.job import ClusterOptions, RunOptions
-from fleetrec.launch.local import Policy, num_threads
-from fleetrec.launch.ranks import RankJob, run_ranks
+from fleetrec.launch.local import LocalLauncher, num_threads, run_job
+from fleetrec.launch.supervisor import Policy
 from fleetrec.planning.cost import Network, step_time
 from fleetrec.planning.study import look_at_data, open_phase, study, table_loads
 from fleetrec.planning.traffic import table_bytes
@@ -51,8 +53,10 @@ def train_on_ranks(run: RunOptions) -> list[Counted]:
         folder = Path(name)
         asked = (str(dataset.data_path), str(dataset.batch_size), cluster.placement, name)
         command = (sys.executable, "-m", "benchmarks.exchange_rank", *asked)
-        job = RankJob(command=command, count=cluster.num_workers, log_dir=folder)
-        outcome = run_ranks(job, policy=Policy(max_restarts=0), watch=lambda: None)
+        job = rank_job(command, num_ranks=cluster.num_workers)
+        launcher = LocalLauncher(policy=Policy(max_restarts=0))
+        with contextlib.closing(launcher.start(job, folder)) as running:
+            outcome = run_job(running)
         if outcome.status != 0:
             raise RuntimeError(f"ranks of the exchange benchmark failed: {outcome}")
         return [

@@ -16,7 +16,7 @@ import torch
 from benchmarks.job import dnn_run
 from fleetrec._native import keep_freed_memory
 from fleetrec.config.job import ClusterOptions
-from fleetrec.core.env import read_rank
+from fleetrec.core.env import read_place
 from fleetrec.parallel.collective import CollectiveStrategy
 from fleetrec.parallel.ranks import Ranks
 from fleetrec.train.phase import build_phase
@@ -27,7 +27,9 @@ TIMEOUT_S = 300.0
 def main(part: str, batch_size: str, placement: str, folder: str) -> None:
     """Train through the part once, in whole batches."""
     keep_freed_memory()  # as a run does
-    ranks = Ranks(read_rank(), device=torch.device("cpu"), timeout_s=TIMEOUT_S)
+    place = read_place()
+    assert place is not None
+    ranks = Ranks(place, device=torch.device("cpu"), timeout_s=TIMEOUT_S)
     cluster = ClusterOptions.model_validate(
         {"num_workers": ranks.count, "fleet_mode": "collective", "placement": placement}
     )

@@ -15,7 +15,7 @@ from benchmarks.figure import Figure, ratios
 from benchmarks.job import HIDDEN, dataset, dnn_phase
 from benchmarks.served_steps import measure_journal, warm_pages
 from fleetrec.config.job import CommunicatorOptions
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
 from fleetrec.data.loader import Loader
 from fleetrec.parallel.cluster import Cluster, Wanted
 from fleetrec.server.client import ClientOptions
@@ -136,11 +136,9 @@ def serving(directory: Path) -> Iterator[Server]:
 
 
 def _cluster(server: Server, mode: Wanted, *, pull_ahead: bool) -> Cluster:
-    topology = Topology(
-        role="worker", index=0, num_workers=1, num_servers=1, server_endpoints=(server.endpoint,)
-    )
+    place = Place(role="worker", rank=0, num_workers=1, server_endpoints=(server.endpoint,))
     return Cluster(
-        topology=topology,
+        place=place,
         mode=mode,
         client=ClientOptions(give_up_s=DEADLINE_S),
         communicator=CommunicatorOptions(pull_ahead=pull_ahead),

@@ -38,6 +38,10 @@ LAYERS = (  # top to bottom; a package may import only packages on later lines
 )
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
+MAX_PUBLIC_METHODS = 15
+FOREIGN_API = {"Fleet"}  # classes whose methods are those of another framework
+GROUPS = ("SoloGroup", "RankGroup", "WorkerGroup")
+MODE_WORDS = {"engine", "fleet_mode", "rolling", "newest"}
 
 SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py")
 each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -129,6 +133,42 @@ def test_the_environment_is_read_in_one_place(path: Path) -> None:
         assert name not in ("os.environ", "os.getenv", "environ", "getenv"), f"{path}:{node.lineno}"
 
 
+def is_below(path: Path, *rooms: str) -> bool:
+    name = path.relative_to(PACKAGE).as_posix()
+    return any(name == room or name.startswith(f"{room}/") for room in rooms)
+
+
+@each_source
+def test_only_groups_know_what_kind_of_group_there_is(path: Path) -> None:
+    if is_below(path, "parallel"):
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        is_test = isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "type")
+        named = ast.unparse(node).split("(", 1)[-1] if is_test else ""
+        assert not any(kind in named for kind in GROUPS), f"{path}:{node.lineno}: {named}"
+
+
+@each_source
+def test_only_planning_a_job_asks_for_its_mode(path: Path) -> None:
+    if is_below(path, "config", "launch", "parallel/join.py", "cli/jobs.py"):
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        is_asked = isinstance(node, ast.Attribute) and node.attr in MODE_WORDS
+        assert not is_asked, f"{path}:{node.lineno}: {ast.unparse(node)}"
+
+
+@each_source
+def test_classes_are_small(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ClassDef) or node.name in FOREIGN_API:
+            continue
+        methods = [one.name for one in node.body if isinstance(one, ast.FunctionDef)]
+        public = [name for name in methods if not name.startswith("_")]
+        assert len(public) <= MAX_PUBLIC_METHODS, (
+            f"{path}:{node.lineno}: {node.name} has {len(public)} public methods"
+        )
+
+
 def modules_after(statement: str) -> set[str]:
     code = f"import sys\n{statement}\nprint(*sys.modules, sep='\\n')"
     done = subprocess.run(
@@ -150,6 +190,16 @@ def test_help_needs_nothing_heavy() -> None:
 def test_a_supervisor_needs_nothing_heavy() -> None:
     loaded = modules_after("import fleetrec.cli.cluster")
     assert not loaded & {"torch", "numpy", "pydantic", "pyarrow", "grpc"}
+
+
+def test_supervising_a_job_needs_no_torch() -> None:
+    assert "torch" not in modules_after("import fleetrec.cli.jobs, fleetrec.cli.run")
+
+
+def test_launchers_load_no_torch() -> None:
+    modules = [path.stem for path in (PACKAGE / "launch").glob("*.py") if path.stem != "__init__"]
+    loaded = modules_after("\n".join(f"import fleetrec.launch.{name}" for name in modules))
+    assert not loaded & {"torch", "numpy", "pydantic"}
 
 
 def test_a_predictor_needs_no_torch() -> None:

@@ -45,11 +45,23 @@ nb::dict to_dict(const SnapshotStats& stats) {
   return figures;
 }
 
+nb::dict to_dict(const CutStats& stats) {
+  nb::dict figures;
+  figures["rows"] = stats.num_rows;
+  figures["candidates"] = stats.num_candidates;
+  figures["created"] = stats.counts.created;
+  figures["evicted"] = stats.counts.evicted;
+  return figures;
+}
+
 using ShardRange = std::optional<std::pair<std::uint32_t, std::uint32_t>>;
 
 nb::dict write(TableCut& self, const std::filesystem::path& directory, const std::string& kind,
-               std::uint32_t num_shards, std::uint64_t lsn, bool sync, const ShardRange& shards) {
+               std::uint32_t num_shards, std::uint64_t lsn, bool sync, const ShardRange& shards,
+               std::optional<std::size_t> num_threads) {
   SnapshotTarget target{directory, to_kind(kind), num_shards, lsn, sync};
+  if (num_threads == 0) throw std::invalid_argument("num_threads must be at least 1");
+  target.num_threads = num_threads.value_or(0);
   if (shards) {
     target.first_shard = shards->first;
     target.last_shard = shards->second;
@@ -153,10 +165,14 @@ void bind_snapshot(nb::module_& module) {
            "least"_a = 0, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("version", [](const TableCut& self) { return self.cut.version(); })
       .def("write", &write, "directory"_a, nb::kw_only(), "kind"_a, "num_shards"_a = 1, "lsn"_a = 0,
-           "sync"_a = false, "shards"_a = nb::none())
+           "sync"_a = false, "shards"_a = nb::none(), "num_threads"_a = nb::none())
+      .def_prop_ro("stats", [](const TableCut& self) { return to_dict(self.cut.stats()); })
+      .def(
+          "release", [](TableCut& self) { self.cut.release(); },
+          nb::call_guard<nb::gil_scoped_release>())
       .def(
           "commit",
-          [](const TableCut& self, std::optional<std::uint64_t> fingerprint) {
+          [](TableCut& self, std::optional<std::uint64_t> fingerprint) {
             const nb::gil_scoped_release released;
             commit_cut(*self.table, self.cut, fingerprint);
           },

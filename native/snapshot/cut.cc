@@ -2,38 +2,59 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <utility>
 
 #include "fleetrec/snapshot/snapshot.h"
 
 namespace fleetrec {
 
-Cut::Cut(Table& table, std::uint32_t least) {
+Cut::Cut(Table& table, std::uint32_t least) : table_(table), num_tombstones_(kNumBuckets) {
   const std::lock_guard lock(table.mutex());
-  table.set_version(std::max(table.version(), least));
-  if (table.version() >= std::numeric_limits<std::uint32_t>::max() - 1) {
+  if (table.cut_content()) {
+    throw std::logic_error("table " + table.options().name +
+                           ": another cut is still to be written; write or release it first");
+  }
+  const std::uint32_t version = std::max(table.version(), least);
+  if (version >= std::numeric_limits<std::uint32_t>::max() - 1) {
     throw std::logic_error("table " + table.options().name + ": no version is left for a cut");
   }
-  for (const Bucket& bucket : table.buckets()) num_tombstones_.push_back(bucket.tombstones.size());
+  content_ = std::make_shared<CutContent>(table.buckets(), table.layout(), version);
+  for (std::size_t b = 0; b < kNumBuckets; ++b) {
+    num_tombstones_[b] = table.buckets()[b].tombstones.size();
+  }
+  stats_ = {table.size(), table.num_candidates(), table.counts()};
   parent_ = table.last_cut();
   num_clears_ = table.num_clears();
-  version_ = table.version();
-  table.next_version();
+  version_ = version;
+  table.set_version(version + 1);
+  table.set_cut_content(content_);
 }
 
-void Cut::check_current(const Table& table) const {
-  if (table.num_clears() != num_clears_ || table.last_cut() != parent_) {
+Cut::~Cut() { release(); }
+
+void Cut::release() {
+  const std::lock_guard lock(mutex_);
+  let_go();
+}
+
+void Cut::let_go() {
+  // Freed behind the lock: to give a gigabyte back takes a while.
+  const std::shared_ptr<CutContent> content = std::exchange(content_, nullptr);
+  const std::lock_guard lock(table_.mutex());
+  if (content && table_.cut_content() == content) table_.set_cut_content(nullptr);
+}
+
+void commit_cut(Table& table, Cut& cut, std::optional<std::uint64_t> fingerprint) {
+  const std::scoped_lock locks(cut.mutex_, table.mutex());
+  if (table.num_clears() != cut.num_clears_ || table.last_cut() != cut.parent_) {
     throw std::logic_error("table " + table.options().name +
                            ": was cleared, or another cut was committed, after this cut began");
   }
-}
-
-void commit_cut(Table& table, const Cut& cut, std::optional<std::uint64_t> fingerprint) {
-  const std::lock_guard lock(table.mutex());
-  cut.check_current(table);
   if (!cut.fingerprint_) {
     throw std::logic_error("table " + table.options().name +
                            ": a cut is committed after its snapshot is written");
   }
+  if (table.cut_content()) table.cut_content()->supersede();
   for (std::size_t b = 0; b < kNumBuckets; ++b) {
     auto& tombstones = table.buckets()[b].tombstones;
     const auto num_written = static_cast<std::ptrdiff_t>(cut.num_tombstones_[b]);

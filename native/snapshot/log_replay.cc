@@ -130,9 +130,9 @@ class Replay {
                               ": the log does not follow the snapshot");
       }
       std::memcpy(grad.data(), operation.payload + i * grad_bytes, grad_bytes);
+      table.touch(row);
       table.optimizer().update(row.weights(table.layout()), row.state(table.layout()), grad,
                                operation.lr);
-      row.header().version = table.version();
     }
   }
 

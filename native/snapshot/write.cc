@@ -4,6 +4,7 @@
 
 #include "fleetrec/parallel.h"
 #include "fleetrec/snapshot/crc32c.h"
+#include "fleetrec/snapshot/cut_reader.h"
 #include "fleetrec/snapshot/snapshot.h"
 
 namespace fleetrec {
@@ -17,8 +18,8 @@ struct WrittenShard {
 
 class ShardWriter {
  public:
-  ShardWriter(const Table& table, const ShardHeader& header, OutputFile& file)
-      : table_(table), header_(header), file_(file) {}
+  ShardWriter(CutReader& reader, const ShardHeader& header, OutputFile& file)
+      : reader_(reader), header_(header), file_(file) {}
 
   WrittenShard write() {
     ByteSink head;
@@ -33,76 +34,59 @@ class ShardWriter {
   }
 
  private:
-  // Puts columns of `entries` into `content`, which has just their size.
-  template <typename Entry>
-  using Fill = void (ShardWriter::*)(std::span<const Entry> entries, std::byte* content) const;
-
   void write_tombstones() {
-    std::vector<std::uint64_t> ids;
-    for_each_bucket<std::uint64_t>(BlockKind::kTombstones, &ShardWriter::fill_tombstones,
-                                   [&](std::uint32_t bucket) {
-                                     ids = table_.buckets()[bucket].tombstones;
-                                     std::ranges::sort(ids);
-                                     ids.erase(std::ranges::unique(ids).begin(), ids.end());
-                                     // An id that came back has its new row in this delta.
-                                     std::erase_if(ids, [&](std::uint64_t id) {
-                                       return static_cast<bool>(table_.find(id, table_.place(id)));
-                                     });
-                                     return std::span<const std::uint64_t>(ids);
-                                   });
-  }
-
-  void write_rows() {
-    std::vector<Row> rows;
-    const std::uint32_t after = header_.parent.version;  // 0 in a base: all
-    for_each_bucket<Row>(BlockKind::kRows, &ShardWriter::fill_rows, [&](std::uint32_t bucket) {
-      rows.clear();
-      table_.each_row(bucket, [&](const Row& row) {
-        if (row.header().version > after) rows.push_back(row);
-      });
-      std::ranges::sort(rows, {}, [](const Row& row) { return row.header().id(); });
-      return std::span<const Row>(rows);
-    });
-  }
-
-  void write_candidates() {
-    std::vector<Candidate> candidates;
-    for_each_bucket<Candidate>(
-        BlockKind::kCandidates, &ShardWriter::fill_candidates, [&](std::uint32_t bucket) {
-          candidates = table_.buckets()[bucket].candidates.entries();
-          std::erase_if(candidates, [](const Candidate& candidate) { return candidate.show == 0; });
-          std::ranges::sort(candidates, {}, &Candidate::id);
-          return std::span<const Candidate>(candidates);
+    write_lists<std::uint64_t>(
+        BlockKind::kTombstones, [&](std::uint32_t bucket) { return reader_.tombstones(bucket); },
+        [](std::span<const std::uint64_t> ids, std::byte* content) {
+          std::ranges::copy(std::as_bytes(ids), content);
         });
   }
 
-  // Cuts what `list` returns for the buckets of the shard into full blocks.
-  template <typename Entry, typename List>
-  void for_each_bucket(BlockKind kind, Fill<Entry> fill, const List& list) {
-    const std::size_t full = max_entries(kind, table_.layout());
+  void write_candidates() {
+    write_lists<Candidate>(
+        BlockKind::kCandidates, [&](std::uint32_t bucket) { return reader_.candidates(bucket); },
+        fill_candidates);
+  }
+
+  void write_rows() {
+    const std::size_t full = max_entries(BlockKind::kRows, reader_.layout());
+    RowCopies rows(reader_.layout());
+    for (std::uint32_t bucket = header_.first_bucket(); bucket < header_.last_bucket(); ++bucket) {
+      reader_.read_rows(bucket, rows);
+      std::size_t written = 0;
+      for (; rows.size() - written >= full; written += full) write_rows(rows, written, full);
+      rows.drop(written);
+    }
+    if (rows.size() > 0) write_rows(rows, 0, rows.size());
+  }
+
+  void write_rows(RowCopies& rows, std::size_t first, std::size_t count) {
+    fill_rows(rows, first, count, start_block(BlockKind::kRows, count));
+    end_block(BlockKind::kRows, count);
+  }
+
+  // Cuts what `list` returns for the buckets of the shard into full blocks; `fill` puts the columns
+  // of some entries into a block that has just their size.
+  template <typename Entry, typename List, typename Fill>
+  void write_lists(BlockKind kind, const List& list, const Fill& fill) {
+    const std::size_t full = max_entries(kind, reader_.layout());
     std::vector<Entry> waiting;
-    const auto flush = [&](std::span<const Entry> entries) {
-      std::byte* content = start_block(kind, entries.size());
-      (this->*fill)(entries, content);
-      end_block(kind, entries.size());
+    const auto write_first = [&](std::size_t first, std::size_t count) {
+      fill(std::span<const Entry>(waiting).subspan(first, count), start_block(kind, count));
+      end_block(kind, count);
     };
     for (std::uint32_t bucket = header_.first_bucket(); bucket < header_.last_bucket(); ++bucket) {
-      std::span<const Entry> entries = list(bucket);
-      while (!entries.empty()) {
-        const std::size_t taken = std::min(full - waiting.size(), entries.size());
-        waiting.insert(waiting.end(), entries.begin(),
-                       entries.begin() + static_cast<std::ptrdiff_t>(taken));
-        entries = entries.subspan(taken);
-        if (waiting.size() < full) continue;
-        flush(waiting);
-        waiting.clear();
-      }
+      const std::vector<Entry> entries = list(bucket);
+      waiting.insert(waiting.end(), entries.begin(), entries.end());
+      std::size_t written = 0;
+      for (; waiting.size() - written >= full; written += full) write_first(written, full);
+      waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(written));
     }
-    if (!waiting.empty()) flush(waiting);
+    if (!waiting.empty()) write_first(0, waiting.size());
   }
 
   std::byte* start_block(BlockKind kind, std::size_t num_entries) {
-    const std::size_t num_bytes = num_entries * entry_bytes(kind, table_.layout());
+    const std::size_t num_bytes = num_entries * entry_bytes(kind, reader_.layout());
     block_.clear();
     block_.put(kind);
     block_.put(static_cast<std::uint32_t>(num_entries));
@@ -120,30 +104,27 @@ class ShardWriter {
     file_.write(block_.bytes());
   }
 
-  void fill_tombstones(std::span<const std::uint64_t> ids, std::byte* content) const {
-    std::ranges::copy(std::as_bytes(ids), content);
-  }
-
-  void fill_rows(std::span<const Row> rows, std::byte* content) const {
-    const RowLayout& layout = table_.layout();
+  void fill_rows(RowCopies& rows, std::size_t first, std::size_t count, std::byte* content) const {
+    const RowLayout& layout = reader_.layout();
     std::byte* ids = content;
-    std::byte* last_seen = ids + 8 * rows.size();
-    std::byte* shows = last_seen + 4 * rows.size();
-    std::byte* clicks = shows + 4 * rows.size();
-    std::byte* weights = clicks + 4 * rows.size();
-    std::byte* states = weights + 4 * layout.dim * rows.size();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const RowHeader& header = rows[i].header();
+    std::byte* last_seen = ids + 8 * count;
+    std::byte* shows = last_seen + 4 * count;
+    std::byte* clicks = shows + 4 * count;
+    std::byte* weights = clicks + 4 * count;
+    std::byte* states = weights + 4 * layout.dim * count;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Row row = rows.at(first + i);
+      const RowHeader& header = row.header();
       store(ids + 8 * i, header.id());
       store(last_seen + 4 * i, header.last_seen);
       store(shows + 4 * i, header.show);
       store(clicks + 4 * i, header.click);
-      std::ranges::copy(std::as_bytes(rows[i].weights(layout)), weights + 4 * layout.dim * i);
-      std::ranges::copy(std::as_bytes(rows[i].state(layout)), states + 4 * layout.state_size * i);
+      std::ranges::copy(std::as_bytes(row.weights(layout)), weights + 4 * layout.dim * i);
+      std::ranges::copy(std::as_bytes(row.state(layout)), states + 4 * layout.state_size * i);
     }
   }
 
-  void fill_candidates(std::span<const Candidate> candidates, std::byte* content) const {
+  static void fill_candidates(std::span<const Candidate> candidates, std::byte* content) {
     const std::size_t size = candidates.size();
     for (std::size_t i = 0; i < size; ++i) {
       store(content + 8 * i, candidates[i].id);
@@ -165,7 +146,7 @@ class ShardWriter {
     file_.write(footer.bytes());
   }
 
-  const Table& table_;
+  CutReader& reader_;
   const ShardHeader& header_;
   OutputFile& file_;
   ByteSink block_;
@@ -173,11 +154,11 @@ class ShardWriter {
   std::uint32_t crc_ = 0;
 };
 
-WrittenShard write_shard(const Table& table, const ShardHeader& header,
+WrittenShard write_shard(CutReader& reader, const ShardHeader& header,
                          const SnapshotTarget& target) {
   OutputFile file(target.directory / shard_name(header.shard, header.num_shards));
   try {
-    const WrittenShard written = ShardWriter(table, header, file).write();
+    const WrittenShard written = ShardWriter(reader, header, file).write();
     if (target.sync) file.sync();
     file.close();
     return written;
@@ -209,26 +190,18 @@ void check_target(const Table& table, const Cut& cut, const SnapshotTarget& targ
   }
 }
 
-}  // namespace
-
-SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& target) {
-  const std::lock_guard lock(table.mutex());
-  cut.check_current(table);
-  check_target(table, cut, target);
-  ShardHeader header = describe_table(table);
-  header.kind = target.kind;
-  header.num_shards = target.num_shards;
-  if (target.kind == SnapshotKind::kDelta) header.parent = cut.parent();
-  header.version = cut.version();
-  header.lsn = target.lsn;
+// Writes all shards of the target, or none.
+std::vector<WrittenShard> write_shards(CutReader& reader, const ShardHeader& header,
+                                       const SnapshotTarget& target) {
   const std::uint32_t first = target.first_shard;
   std::vector<std::optional<WrittenShard>> shards(target.last_shard.value_or(target.num_shards) -
                                                   first);
   try {
-    parallel_for(shards.size(), [&](std::size_t s) {
+    const std::size_t num_threads = target.num_threads == 0 ? max_threads() : target.num_threads;
+    parallel_for_beside(num_threads, shards.size(), [&](std::size_t s) {
       ShardHeader own = header;
       own.shard = first + static_cast<std::uint32_t>(s);
-      shards[s] = write_shard(table, own, target);
+      shards[s] = write_shard(reader, own, target);
     });
     if (target.sync) sync_directory(target.directory);
   } catch (...) {
@@ -239,16 +212,41 @@ SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& targe
     }
     throw;
   }
+  std::vector<WrittenShard> written;
+  for (const auto& shard : shards) written.push_back(*shard);
+  return written;
+}
+
+}  // namespace
+
+SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& target) {
+  const std::lock_guard lock(cut.mutex_);
+  struct LetGo {  // also after a failure
+    Cut& cut;
+    ~LetGo() { cut.let_go(); }
+  } const let_go{cut};
+  if (!cut.content_) {
+    throw std::logic_error("table " + table.options().name +
+                           ": the cut was written or released before");
+  }
+  check_target(table, cut, target);
+  ShardHeader header = describe_table(table);
+  header.kind = target.kind;
+  header.num_shards = target.num_shards;
+  if (target.kind == SnapshotKind::kDelta) header.parent = cut.parent();
+  header.version = cut.version();
+  header.lsn = target.lsn;
+  CutReader reader(table, *cut.content_, header.parent.version);
   SnapshotStats stats;
   stats.version = cut.version();
   stats.lsn = target.lsn;
-  for (const auto& shard : shards) {
-    stats.counts.tombstones += shard->counts.tombstones;
-    stats.counts.rows += shard->counts.rows;
-    stats.counts.candidates += shard->counts.candidates;
-    stats.num_bytes += shard->num_bytes;
-    stats.fingerprint = add_to_fingerprint(stats.fingerprint, shard->crc);
-    stats.crcs.push_back(shard->crc);
+  for (const WrittenShard& shard : write_shards(reader, header, target)) {
+    stats.counts.tombstones += shard.counts.tombstones;
+    stats.counts.rows += shard.counts.rows;
+    stats.counts.candidates += shard.counts.candidates;
+    stats.num_bytes += shard.num_bytes;
+    stats.fingerprint = add_to_fingerprint(stats.fingerprint, shard.crc);
+    stats.crcs.push_back(shard.crc);
   }
   cut.fingerprint_ = stats.fingerprint;
   return stats;

@@ -39,6 +39,13 @@ void Candidates::make_room() {
   rebuild(std::max<std::size_t>(entries_.size() * 2, 4), 0);
 }
 
+Candidate Candidates::get(std::uint64_t id) const {
+  if (entries_.empty()) return {.id = id, .last_seen = 0, .show = 0, .click = 0};
+  Candidate found = entries_[find(id)];
+  found.id = id;
+  return found;
+}
+
 const Candidate& Candidates::count(std::uint64_t id, std::uint32_t now, bool is_click) {
   make_room();
   Candidate& candidate = entries_[find(id)];

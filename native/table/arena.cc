@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <new>
+#include <utility>
 
 namespace fleetrec {
 namespace {
@@ -26,6 +27,13 @@ void Arena::clear() {
   blocks_.clear();
   used_ = 0;
   num_bytes_ = 0;
+}
+
+void Arena::take_over(Arena& other) {
+  clear();
+  blocks_.swap(other.blocks_);
+  std::swap(used_, other.used_);
+  std::swap(num_bytes_, other.num_bytes_);
 }
 
 float* Arena::allocate(std::size_t num_floats) {

@@ -112,7 +112,7 @@ void BatchLookup::point_at(const Gradients& gradients) {
 
 void BatchLookup::apply(Partition& partition, const Gradients& gradients, float lr,
                         bool keep_changes) const {
-  const Table& table = *tables_[partition.table];
+  Table& table = *tables_[partition.table];
   const std::size_t stride = table.layout().stride();
   TableChanges& changes = partition.changes;
   changes.resize(keep_changes ? partition.rows.size() : 0, dim_);
@@ -133,8 +133,8 @@ void BatchLookup::apply(Partition& partition, const Gradients& gradients, float 
         sum = scratch;
       }
     }
+    table.touch(row);  // a cut may have come since the row was found
     table.optimizer().update(row.weights(table.layout()), row.state(table.layout()), sum, lr);
-    row.header().version = table.version();  // a snapshot may have come since the row was found
   }
   changes.resize(num_kept, dim_);
 }

@@ -32,7 +32,7 @@ Ids evict_if(Table& table, const IsUnwanted& is_unwanted) {
 
 Ids evict_unseen(Table& table, std::uint32_t time) {
   const std::lock_guard lock(table.mutex());
-  for (Bucket& bucket : table.buckets()) bucket.candidates.erase_older(time);
+  for (std::uint32_t b = 0; b < kNumBuckets; ++b) table.forget_candidates(b, time);
   return evict_if(table, [time](const Row& row) { return row.header().last_seen < time; });
 }
 
@@ -42,9 +42,9 @@ Ids evict_low_scores(Table& table, const ScoreRule& rule) {
   return evict_if(table, [&](const Row& row) {
     RowHeader& header = row.header();
     if (decay != 1.0f) {
+      table.touch(row);
       header.show *= decay;
       header.click *= decay;
-      header.version = table.version();
     }
     const double score =
         rule.show_weight * (header.show - header.click) + rule.click_weight * header.click;

@@ -78,7 +78,7 @@ void add_rows(Table& table, const RowColumns& columns) {
     if (table.find(id, place)) {
       throw std::invalid_argument("id " + std::to_string(id) + " occurs twice");
     }
-    const Row row = table.create(id, place);
+    const Row row = table.create_now(id, place);
     std::copy_n(&columns.weights[i * layout.dim], layout.dim, row.weights());
     if (!columns.state.empty()) {
       std::copy_n(&columns.state[i * layout.state_size], layout.state_size,

@@ -70,9 +70,9 @@ void write_rows(Table& table, std::span<const std::int64_t> ids, std::span<const
     const std::uint64_t id = to_id(ids[i]);
     const Place place = table.place(id);
     Row row = table.find(id, place);
-    if (!row) row = table.create(id, place);
+    if (!row) row = table.create_now(id, place);
+    table.touch(row);
     std::ranges::copy(weights.subspan(i * dim, dim), row.weights());
-    row.header().version = table.version();
   }
 }
 

@@ -5,6 +5,9 @@
 #include <limits>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
+
+#include "fleetrec/table/cut_content.h"
 
 namespace fleetrec {
 namespace {
@@ -50,6 +53,7 @@ Row Table::admit(const Sight& sight) {
   const Place place = this->place(sight.id);
   if (options_.admission.kind == AdmissionKind::kAlways) return create(sight.id, place);
   Candidates& candidates = buckets_[place.bucket].candidates;
+  if (cut_content_) cut_content_->keep_candidate(place.bucket, candidates.get(sight.id));
   const Candidate counted = candidates.count(sight.id, sight.now, sight.is_click);
   if (!options_.admission.admits(counted)) return Row();
   const Row row = create(sight.id, place);
@@ -63,6 +67,16 @@ Row Table::create(std::uint64_t id, Place place) {
   const Row row = add(id, place);
   options_.initializer.fill(id, row.weights(layout_));
   optimizer_.init_state(row.state(layout_));
+  return row;
+}
+
+Row Table::create_now(std::uint64_t id, Place place) {
+  const Row row = create(id, place);
+  Candidates& candidates = buckets_[place.bucket].candidates;
+  const Candidate waiting = candidates.get(id);
+  if (waiting.show == 0) return row;
+  if (cut_content_) cut_content_->keep_candidate(place.bucket, waiting);
+  candidates.erase(id);
   return row;
 }
 
@@ -89,9 +103,20 @@ Row Table::add(std::uint64_t id, Place place) {
   return row;
 }
 
+void Table::touch_first(Row row) {
+  RowHeader& header = row.header();
+  if (cut_content_) cut_content_->keep_row(place(header.id()).bucket, row);
+  header.version = version_;
+}
+
+void Table::set_cut_content(std::shared_ptr<CutContent> content) {
+  cut_content_ = std::move(content);
+}
+
 void Table::clear() {
   ++num_removals_;
-  buckets_ = std::vector<Bucket>(kNumBuckets);
+  auto old = std::exchange(buckets_, std::vector<Bucket>(kNumBuckets));
+  if (cut_content_) std::exchange(cut_content_, nullptr)->keep_all(std::move(old), arena_);
   arena_.clear();
   last_cut_ = {};
   ++num_clears_;
@@ -102,6 +127,7 @@ bool Table::remove(std::uint64_t id, Place place) {
   const Row row = find(id, place);
   if (!row) return false;
   ++num_removals_;
+  if (cut_content_) cut_content_->keep_row(place.bucket, row);
   row.header().version = 0;
   if (!has_range()) {
     const auto is_it = [&](std::uint32_t number) { return bucket.slab.at(number, stride_) == row; };
@@ -121,6 +147,17 @@ void Table::evict(std::uint64_t id, Place place) {
   } else {
     bucket.tombstones.pop_back();
   }
+}
+
+void Table::forget_candidates(std::uint32_t bucket, std::uint32_t time) {
+  Candidates& candidates = buckets_[bucket].candidates;
+  if (cut_content_) {
+    for (const Candidate& candidate : candidates.entries()) {
+      if (candidate.show == 0 || candidate.last_seen >= time) continue;
+      cut_content_->keep_candidate(bucket, candidate);
+    }
+  }
+  candidates.erase_older(time);
 }
 
 std::size_t Table::size() const {

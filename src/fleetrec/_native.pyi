@@ -741,14 +741,27 @@ class Cut:
 
     Write one snapshot, publish it, commit. Without the commit, the next snapshot holds everything
     that this one was to hold.
+
+    A cut fixes the content of the table without copying it: whatever other threads do to the table
+    from here on, ``write`` writes the table as it was here, bit for bit. Until it is written, or
+    released, or garbage-collected, a row is copied before it first changes. A table has one such
+    cut at a time.
     """
 
     def __init__(self, table: Table, *, least: int = 0) -> None:
-        """Cut here. The version of the table is raised to ``least`` first, if it is lower."""
+        """Cut here. The version of the table is raised to ``least`` first, if it is lower.
+
+        Raises:
+            RuntimeError: Another cut of the table is still to be written.
+        """
 
     @property
     def version(self) -> int:
         """Of the table at the cut."""
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Return rows, candidates, created and evicted of the table at the cut."""
 
     def write(
         self,
@@ -759,8 +772,12 @@ class Cut:
         lsn: int = 0,
         sync: bool = False,
         shards: tuple[int, int] | None = None,
+        num_threads: int | None = None,
     ) -> dict[str, Any]:
-        """Write the table as it is now, which is locked meanwhile; see table-snapshot.md.
+        """Write the table as it was at the cut, once; see table-snapshot.md.
+
+        Other threads may go on changing the table. They wait while about a megabyte of rows is
+        read, never for a file. The cut is released afterwards, also after an error.
 
         Args:
             directory: An existing folder without a snapshot.
@@ -769,15 +786,21 @@ class Cut:
             lsn: Number of the last log record that the table contains.
             sync: Wait until the files are on the disk.
             shards: First and behind the last that are written here, if others write the rest.
+            num_threads: How many files are written at a time. None: one per core, which is for
+                when no training goes on.
 
         Returns:
-            rows, tombstones, candidates, bytes, version, fingerprint, lsn.
+            rows, tombstones, candidates, bytes, version, fingerprint, lsn, crcs.
 
         Raises:
             OSError: A file could not be written; all files of this call are removed.
-            RuntimeError: A delta without a parent, or the table was cleared or another cut
-                committed since this one began.
+            RuntimeError: A delta without a parent, or another cut was committed since this one
+                began; or the cut was written or released before; or there was no memory left to
+                keep the rows that changed.
         """
+
+    def release(self) -> None:
+        """Give up the content, unless it is written by now; waits for a write that is under way."""
 
     def commit(self, *, fingerprint: int | None = None) -> None:
         """Make what was written the parent of the next delta, and forget older tombstones.

@@ -4,8 +4,9 @@ import json
 import re
 from pathlib import Path
 
-from fleetrec.cli.run import run_watched
+from fleetrec.cli.process import run_process
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
+from fleetrec.core.place import Place
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.run_folder import RunFolder
 from making_pipelines import ALL, model_config, write_data, write_pipeline
@@ -29,6 +30,7 @@ def test_a_model_class_is_one_file(tmp_path):
     )
     pipeline = write_pipeline(tmp_path, model, paths=write_data(tmp_path, num_train=2000))
     decoded = decode_pipeline(pipeline, classes=classes, changes=Changes(), kind="train")
-    run_watched(decoded.job.runs[0], RunFolder(path=decoded.model_dir), resume=False, watchers=())
+    folder = RunFolder(path=decoded.model_dir)
+    run_process(decoded.job.runs[0], Place(), folder=folder, resume=False)
     result = json.loads((decoded.model_dir / "eval_result.txt").read_text())
     assert result["auc"] > 0.75

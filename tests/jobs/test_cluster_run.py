@@ -1,5 +1,6 @@
 """Runners of class local_cluster: servers and workers on one machine, as a user runs them."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -11,10 +12,11 @@ import sys
 
 import pytest
 
-from fleetrec.cli.cluster import job_of
+from fleetrec.cli.cluster import server_job
 from fleetrec.core.env import environment_with
-from fleetrec.launch.local import Policy, Supervisor
-from fleetrec.launch.machines import place
+from fleetrec.launch.local import LocalLauncher
+from fleetrec.launch.local import run_job as poll_to_end
+from fleetrec.launch.placement import assign_replicas
 from making import make_data, make_job, tensors_of, write_job
 from multiprocess.launching import children_of, is_running, started, wait_until, wait_until_gone
 
@@ -254,16 +256,13 @@ def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
     config = make_cluster_job(tmp_path, epochs=1, **{"class": "cluster_train"})
     arguments = ("run", "-m", str(config), "-o", f"runner.train.save_checkpoint_path={tmp_path}/c")
     process = (sys.executable, "-m", "fleetrec", *arguments, "--log-dir", str(tmp_path / "logs"))
-    machines = place(worker_num=2, server_num=1)
-    part = dataclasses.replace(machines.part, is_whole=False)  # then servers have to end themselves
-    with job_of(process, machines, state_dir=tmp_path / "held") as job:
-        outcome = Supervisor(
-            job,
-            part,
-            log_dir=tmp_path / "out",
-            policy=Policy(),
-            should_stop=lambda: False,
-        ).run()
+    placement = assign_replicas(num_workers=2, num_servers=1)
+    job = server_job(process, placement, state_dir=tmp_path / "held")
+    # With another machine, servers have to end by themselves.
+    local = dataclasses.replace(placement.local, is_only_machine=False)
+    launcher = LocalLauncher(placement=dataclasses.replace(placement, local=local))
+    with contextlib.closing(launcher.start(job, tmp_path / "out")) as running:
+        outcome = poll_to_end(running)
     assert outcome.status == 0, outcome.tail
     assert (tmp_path / "c/0/MANIFEST.json").is_file()
     assert "epoch 0 done" in (tmp_path / "out/worker.0").read_text()

@@ -9,7 +9,7 @@ import pytest
 
 from fleetrec._native import fingerprint64
 from fleetrec.checkpoint.table_view import open_tables
-from fleetrec.cli.train_eval import Request, train_and_evaluate
+from fleetrec.cli.train_eval import TrainEvalRequest, train_and_evaluate
 from fleetrec.core.errors import DataError
 from making_pipelines import (
     ALL,
@@ -34,7 +34,7 @@ def paths(tmp_path_factory):
 
 
 def train(path, **request):
-    train_and_evaluate(Request(path=path, **request), continue_train=False)
+    train_and_evaluate(TrainEvalRequest(source=str(path), **request), continue_train=False)
 
 
 def result(folder):

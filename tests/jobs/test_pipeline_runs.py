@@ -8,7 +8,8 @@ import torch
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.table_view import open_tables
 from fleetrec.checkpoint.tensors import read_tensors
-from fleetrec.cli.train_eval import Request, evaluate_checkpoint, train_and_evaluate
+from fleetrec.cli.eval import EvalRequest, evaluate_checkpoint
+from fleetrec.cli.train_eval import TrainEvalRequest, train_and_evaluate
 from fleetrec.core.errors import ConfigError, UnavailableError
 from making_pipelines import ALL, MODELS, WIDE_AND_DEEP, model_config, write_data
 from making_pipelines import write_pipeline as write
@@ -27,7 +28,8 @@ def paths(tmp_path_factory):
 
 
 def train(path, *, continue_train=False, **request):
-    train_and_evaluate(Request(path=path, **request), continue_train=continue_train)
+    request = TrainEvalRequest(source=str(path), **request)
+    train_and_evaluate(request, continue_train=continue_train)
 
 
 def weights(checkpoint):
@@ -222,14 +224,19 @@ def test_three_optimizers_are_for_wide_and_deep(tmp_path, paths):
         train(pipeline)
 
 
-def test_eval_judges_a_checkpoint_of_a_model_folder(tmp_path, paths):
+def test_eval_evaluates_a_checkpoint_of_a_model_folder(tmp_path, paths):
     train(write(tmp_path, LINEAR, paths=paths, num_steps=8))
     model = tmp_path / "model"
     last = json.loads((model / "eval_result.txt").read_text())
-    request = Request(path=None, model_dir=str(model))
-    evaluate_checkpoint(request, checkpoint=None, result_name="last.txt")
+    evaluate_checkpoint(EvalRequest(source=None, model_dir=str(model), result_name="last.txt"))
     assert json.loads((model / "last.txt").read_text()) == last
-    evaluate_checkpoint(request, checkpoint=model / "model.ckpt-0", result_name="first.txt")
+    request = EvalRequest(
+        source=None,
+        model_dir=str(model),
+        checkpoint=model / "model.ckpt-0",
+        result_name="first.txt",
+    )
+    evaluate_checkpoint(request)
     first = json.loads((model / "first.txt").read_text())
     assert first["global_step"] == 0
     assert first["auc"] < last["auc"]

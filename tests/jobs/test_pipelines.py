@@ -7,7 +7,8 @@ import torch
 
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.tensors import read_tensors
-from fleetrec.cli.train_eval import Request, evaluate_checkpoint, train_and_evaluate
+from fleetrec.cli.eval import EvalRequest, evaluate_checkpoint
+from fleetrec.cli.train_eval import TrainEvalRequest, train_and_evaluate
 from making_pipelines import MODELS, write_data, write_pipeline
 
 MIN_AUC = 0.78  # of what was planted; who knows every taste gets 0.86
@@ -21,7 +22,8 @@ def data(tmp_path_factory):
 
 
 def train(path, *, continue_train=False, **request):
-    train_and_evaluate(Request(path=path, **request), continue_train=continue_train)
+    request = TrainEvalRequest(source=str(path), **request)
+    train_and_evaluate(request, continue_train=continue_train)
 
 
 def result(folder):
@@ -69,8 +71,7 @@ def test_a_pipeline_is_continued_judged_and_fine_tuned(tmp_path, model, kind, da
     assert same_weights(tmp_path / "model" / "model.ckpt-12", parts / "model.ckpt-12")
     assert result(parts) == result(tmp_path / "model")
 
-    request = Request(path=None, model_dir=str(parts))
-    evaluate_checkpoint(request, checkpoint=None, result_name="again.txt")
+    evaluate_checkpoint(EvalRequest(source=None, model_dir=str(parts), result_name="again.txt"))
     assert json.loads((parts / "again.txt").read_text()) == result(parts)
 
     train(pipeline, model_dir=str(tuned), fine_tune_checkpoint=str(parts))

@@ -9,9 +9,7 @@ import torch
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.table_view import open_tables
 from fleetrec.checkpoint.tensors import read_tensors
-from fleetrec.cli.job import load_job
-from fleetrec.cli.run import run_job
-from fleetrec.cli.train_eval import Request, train_and_evaluate
+from fleetrec.cli.run import RunRequest, run_command
 from fleetrec.config.yaml_dialect.locate import ZOO
 
 COLUMNS = ("c1", "c2", "c3")
@@ -102,9 +100,8 @@ def test_yaml_and_pipeline_end_in_the_same_weights(tmp_path, optimizer):
     features = "".join(FEATURE.format(name=name) for name in COLUMNS)
     (tmp_path / "job.config").write_text(PIPELINE.format(features=features, **filled))
 
-    job = load_job(str(tmp_path / "job.yaml"), overrides=())
-    run_job(job, backend=None, resume=False, log_dir=tmp_path / "logs")
-    train_and_evaluate(Request(path=tmp_path / "job.config"), continue_train=False)
+    for name in ("job.yaml", "job.config"):
+        run_command(RunRequest(model=str(tmp_path / name), log_dir=tmp_path / "logs"))
 
     yaml, pipeline = tmp_path / "yaml" / "1", tmp_path / "pipeline" / "model.ckpt-10"
     ours, theirs = (

@@ -6,8 +6,10 @@ import sys
 import time
 from pathlib import Path
 
-from fleetrec.launch.job import JobSpec, Part, RoleSpec
-from fleetrec.launch.local import Policy, Supervisor
+from fleetrec.launch.job_spec import JobSpec, RoleSpec
+from fleetrec.launch.local import LocalLauncher, run_job
+from fleetrec.launch.placement import assign_replicas
+from fleetrec.launch.supervisor import Policy
 
 DEADLINE_S = 180.0
 SERVE = "import time; time.sleep(600)"
@@ -16,39 +18,36 @@ SERVE = "import time; time.sleep(600)"
 def make_job(*, server=SERVE, worker="", num_servers=1, num_workers=1):
     """Every process runs a piece of Python."""
     return JobSpec(
-        servers=RoleSpec(
-            name="server",
-            replicas=num_servers,
-            command=(sys.executable, "-c", server),
-            log_name="server",
+        name="test",
+        roles=(
+            RoleSpec(
+                name="server",
+                replicas=num_servers,
+                command=(sys.executable, "-c", server),
+                num_ports=1,
+            ),
+            RoleSpec(name="worker", replicas=num_workers, command=(sys.executable, "-c", worker)),
         ),
-        workers=RoleSpec(
-            name="worker",
-            replicas=num_workers,
-            command=(sys.executable, "-c", worker),
-            log_name="worker",
-        ),
-        endpoints=tuple(f"127.0.0.1:{7000 + i}" for i in range(num_servers)),
-        state_dir=Path("servers"),
     )
+
+
+def make_rank_job(rank, *, num_ranks=2):
+    """Every rank runs a piece of Python."""
+    command = (sys.executable, "-c", rank)
+    ranks = RoleSpec(name="worker", replicas=num_ranks, command=command, num_ports=1, restart="all")
+    return JobSpec(name="test", roles=(ranks,))
 
 
 def supervise(folder, job, *, should_stop=lambda: False, watch=lambda _: None, **policy):
     """Run a whole job in this process; returns its outcome."""
-    part = Part(
-        servers=tuple(range(job.servers.replicas)),
-        workers=tuple(range(job.workers.replicas)),
-        is_whole=True,
+    waits = {"save_timeout_s": 20.0, "stop_timeout_s": 20.0, **policy}
+    placement = assign_replicas(
+        num_workers=job.workers.replicas,
+        num_servers=job.servers.replicas if job.servers else 0,
     )
-    patience = {"save_s": 20.0, "end_s": 20.0, **policy}
-    return Supervisor(
-        job,
-        part,
-        log_dir=folder,
-        policy=Policy(**patience),
-        should_stop=should_stop,
-        watch=watch,
-    ).run()
+    launcher = LocalLauncher(policy=Policy(**waits), placement=placement)
+    with contextlib.closing(launcher.start(job, folder)) as running:
+        return run_job(running, should_stop=should_stop, watch=watch)
 
 
 @contextlib.contextmanager

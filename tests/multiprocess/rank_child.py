@@ -8,41 +8,41 @@ import time
 from pathlib import Path
 
 import torch
-from fleetrec.parallel.ranks import Ranks
-from fleetrec.train.evaluator import Evaluator
-from fleetrec.train.passes import Surroundings
-from fleetrec.train.trainer import Trainer
 
 from fleetrec.cli.job import load_job
-from fleetrec.cli.one_of_several import with_own_results
+from fleetrec.cli.process import with_worker_dump_path
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
-from fleetrec.core.env import read_rank
+from fleetrec.core.env import read_place
 from fleetrec.models.pipeline_classes import pipeline_classes
+from fleetrec.parallel.rank_comm import RankComm
+from fleetrec.parallel.rank_group import RankGroup
+from fleetrec.parallel.solo import SoloGroup
+from fleetrec.train.context import RunContext
 from fleetrec.train.events import Observers
 from fleetrec.train.observers import JsonObserver
+from fleetrec.train.run import Evaluation, Training
 from fleetrec.train.run_folder import RunFolder
 
 
-def train(job, ranks):
+def train(job, comm):
     """Train one job in its folder; without ranks, in this process alone."""
     os.chdir(job["folder"])
-    run = run_of(job, ranks.count if ranks is not None else 1)
-    if ranks is not None:
-        run = with_own_results(run, index=ranks.index, count=ranks.count)
+    run = run_of(job, comm.size if comm is not None else 1)
+    group = SoloGroup(torch.device("cpu")) if comm is None else RankGroup(comm, run.cluster)
+    run = with_worker_dump_path(run, group)
     folder = RunFolder(path=Path("logs"))
-    is_chief = ranks is None or ranks.is_chief
-    if is_chief:
+    if group.is_chief:
         folder.begin(folder.run_id() or "one", fresh=False)
-    around = Surroundings(
+    context = RunContext(
         clock=time.monotonic,
         run_id="one",
         folder=folder,
-        observer=Observers(*([JsonObserver(folder.metrics)] if is_chief else [])),
+        observer=Observers(*([JsonObserver(folder.metrics)] if group.is_chief else [])),
     )
     if run.kind == "infer":
-        Evaluator(run, around, company=ranks).infer()
+        Evaluation(run, group, context).run()
     else:
-        Trainer(run, around, company=ranks).train(resume=job.get("resume", False))
+        Training(run, group, context).run(resume=job.get("resume", False))
 
 
 def run_of(job, num_ranks):
@@ -63,7 +63,6 @@ def run_of(job, num_ranks):
     update = {
         "phases": tuple(phases),
         "cluster": run.cluster.model_copy(update=job.get("cluster", {})),
-        "save": run.save.model_copy(update={"checkpoint_interval": 1}),
     }
     return run.model_copy(update=update)
 
@@ -71,10 +70,10 @@ def run_of(job, num_ranks):
 def main(jobs):
     logging.basicConfig(level=logging.INFO)
     torch.set_num_threads(1)
-    ranks = Ranks(read_rank(), device=torch.device("cpu"), timeout_s=60)
+    comm = RankComm(read_place(), device=torch.device("cpu"), timeout_s=60)
     for job in json.loads(jobs):
-        train(job, ranks)
-    ranks.close()
+        train(job, comm)
+    comm.close()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import numpy as np
 from safetensors.numpy import load_file
 from torch.distributed import TCPStore
 
+from fleetrec.core.launchers.own import place_environment
+from fleetrec.core.place import Place
 from making import columns_of, tables_of
 
 TESTS = Path(__file__).parents[1]
@@ -22,12 +24,10 @@ def run_ranks(jobs, *, count, folder):
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     processes, logs = [], []
     for rank in range(count):
+        place = Place(rank=rank, num_workers=count, store=f"127.0.0.1:{store.port}")
         environment = {
             **os.environ,
-            "RANK": str(rank),
-            "WORLD_SIZE": str(count),
-            "LOCAL_RANK": str(rank),
-            "FLEETREC_STORE": f"127.0.0.1:{store.port}",
+            **place_environment(place),
             "GLOO_SOCKET_IFNAME": "lo",
             "OMP_NUM_THREADS": "1",
         }

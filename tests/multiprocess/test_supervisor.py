@@ -1,5 +1,6 @@
 """The supervisor of a job: small programs that finish, crash, hang, and will not die."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrec.launch.guard import Guard
+from fleetrec.launch.orphan_reaper import OrphanReaper
 from multiprocess.launching import make_job, numbers_in, supervise, wait_until_gone
 
 pytestmark = pytest.mark.multiprocess
@@ -48,13 +49,13 @@ def test_a_job_is_over_when_its_workers_are(tmp_path):
 
 def test_processes_learn_their_part_from_the_environment(tmp_path):
     code = (
-        "from fleetrec.core.env import read_topology\n"
-        "topology = read_topology()\n"
-        "print(topology.role, topology.index, topology.num_workers, topology.server_endpoints)\n"
+        "from fleetrec.core.env import read_place\n"
+        "place = read_place()\n"
+        "print(place.role, place.rank, place.num_workers, place.num_servers)\n"
     )
     job = make_job(server=f"{code}import time; time.sleep(600)", worker=code, num_workers=2)
     assert supervise(tmp_path, job).status == 0
-    assert (tmp_path / "worker.1").read_text() == "worker 1 2 ('127.0.0.1:7000',)\n"
+    assert (tmp_path / "worker.1").read_text() == "worker 1 2 1\n"
 
 
 def test_a_killed_worker_is_started_again_and_its_log_goes_on(tmp_path, caplog):
@@ -69,11 +70,12 @@ def test_a_killed_server_is_started_again_with_the_same_port(tmp_path):
     wait = (
         "import pathlib, time\n"
         f"log = pathlib.Path({str(tmp_path / 'server.0')!r})\n"
-        "while log.read_text().count('7000') < 2: time.sleep(0.01)\n"
+        "while log.read_text().count('started') < 2: time.sleep(0.01)\n"
     )
     server = f"{say_port}{kill_once(tmp_path)}import time; time.sleep(600)"
     assert supervise(tmp_path, make_job(server=server, worker=wait)).status == 0
-    assert numbers_in(tmp_path / "server.0") == [7000, 7000]
+    ports = numbers_in(tmp_path / "server.0")
+    assert ports == [ports[0]] * 2
 
 
 def test_a_worker_that_dies_again_and_again_ends_the_job(tmp_path):
@@ -113,7 +115,7 @@ def test_a_server_that_fails_ends_the_job_although_workers_would_wait(tmp_path):
 
 def test_a_server_that_ends_too_early_is_mentioned(tmp_path, caplog):
     wait = "import time; time.sleep(1)"
-    assert supervise(tmp_path, make_job(server="", worker=wait), early_s=0.1).status == 0
+    assert supervise(tmp_path, make_job(server="", worker=wait), early_exit_warn_s=0.1).status == 0
     assert caplog.messages == ["server.0 ended by itself while workers run"]
 
 
@@ -138,7 +140,7 @@ def test_a_worker_that_dies_when_the_servers_have_ended_does_not_wait_for_them(t
 def test_a_command_that_cannot_be_started_is_a_failure_with_a_reason(tmp_path):
     job = make_job()
     broken = dataclasses.replace(job.workers, command=("/no/such/program",))
-    outcome = supervise(tmp_path, dataclasses.replace(job, workers=broken))
+    outcome = supervise(tmp_path, dataclasses.replace(job, roles=(job.servers, broken)))
     assert outcome.status == 127
     assert outcome.tail == ["/no/such/program: cannot be started: No such file or directory"]
 
@@ -187,8 +189,8 @@ def test_processes_that_will_not_end_are_killed(tmp_path, caplog):
         tmp_path,
         make_job(server=DEAF, worker=DEAF),
         should_stop=lambda: all(log.read_text() for log in logs),
-        save_s=0.3,
-        end_s=0.3,
+        save_timeout_s=0.3,
+        stop_timeout_s=0.3,
     )
     assert outcome.status == 130
     assert "worker.0 did not end within 0.3 s; killed" in caplog.messages
@@ -236,11 +238,11 @@ def test_no_zombie_and_no_open_file_is_left(tmp_path):
     assert not [state for state in states if "\nState:\tZ" in state]
 
 
-def test_a_guard_that_is_killed_is_replaced(tmp_path):
-    with Guard() as guard:
-        guard._process.kill()
-        guard._process.wait()
-        guard.renew()
+def test_a_reaper_that_is_killed_is_replaced(tmp_path):
+    with contextlib.closing(OrphanReaper()) as reaper:
+        reaper._process.kill()
+        reaper._process.wait()
+        reaper.restart_if_dead()
         child = subprocess.Popen([sys.executable, "-c", SLEEP], start_new_session=True)
-        guard.watch(child.pid)
-    assert child.wait(timeout=30) == -signal.SIGKILL  # the guard's input has ended
+        reaper.watch(child.pid)
+    assert child.wait(timeout=30) == -signal.SIGKILL  # the reaper's input has ended

@@ -2,29 +2,25 @@
 // The one way this library uses several threads.
 #pragma once
 
-#include <cstddef>
-#include <exception>
-
-#ifdef FLEETREC_STD_THREADS
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
-#elif defined(_OPENMP)
+
+#if !defined(FLEETREC_STD_THREADS) && defined(_OPENMP)
 #include <omp.h>
 #endif
 
 namespace fleetrec {
 
-#ifdef FLEETREC_STD_THREADS
-
-inline std::atomic<std::size_t> num_std_threads{2};
-
-// The same contract as below, for ThreadSanitizer: it cannot see how OpenMP's threads wait for each
-// other and would report every loop. Threads are made anew in every call, which is slow.
+// Calls `work(i)` for every i below `num_tasks`, in order, on this thread and some that are made
+// for the call. For work beside training: OpenMP's threads would be a second team, whose members
+// wait for each other actively and keep those of torch from the cores.
 template <typename Work>
-void parallel_for(std::size_t num_tasks, const Work& work) {
+void parallel_for_beside(std::size_t num_threads, std::size_t num_tasks, const Work& work) {
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;
@@ -39,11 +35,21 @@ void parallel_for(std::size_t num_tasks, const Work& work) {
     }
   };
   std::vector<std::jthread> others;
-  const std::size_t num_threads = std::min<std::size_t>(num_std_threads, num_tasks);
-  while (others.size() + 1 < num_threads) others.emplace_back(take_tasks);
+  while (others.size() + 1 < std::min(num_threads, num_tasks)) others.emplace_back(take_tasks);
   take_tasks();
   others.clear();
   if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+#ifdef FLEETREC_STD_THREADS
+
+inline std::atomic<std::size_t> num_std_threads{2};
+
+// The same contract as below, for ThreadSanitizer: it cannot see how OpenMP's threads wait for each
+// other and would report every loop. Threads are made anew in every call, which is slow.
+template <typename Work>
+void parallel_for(std::size_t num_tasks, const Work& work) {
+  parallel_for_beside(num_std_threads, num_tasks, work);
 }
 
 inline std::size_t max_threads() { return num_std_threads; }

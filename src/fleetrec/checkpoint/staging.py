@@ -49,7 +49,8 @@ class Staging:
             return cls(url=storage.join(target, f"files-{uuid.uuid4().hex[:16]}"), target=target)
         path = storage.local_path(target)
         with storage.storage_errors(target, doing="written"):
-            return cls(url=str(make_hidden(path)), target=target)
+            # Other processes may have another working directory.
+            return cls(url=str(make_hidden(path).absolute()), target=target)
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -74,18 +75,9 @@ class Staging:
         """Return where the files will be, seen from the manifest."""
         return "." if storage.is_local(self.url) else storage.name_of(self.url)
 
-    @contextlib.contextmanager
-    def folder(self, name: str = ".") -> Iterator[Path]:
+    def folder(self, name: str = ".") -> contextlib.AbstractContextManager[Path]:
         """Lend a local folder; when the block ends, its files are under ``name`` in the staging."""
-        place = storage.join(self.url, name)
-        if not storage.is_local(place):
-            with tempfile.TemporaryDirectory(prefix="fleetrec-") as temporary:
-                yield Path(temporary)
-                storage.upload(Path(temporary), place)
-            return
-        with storage.storage_errors(place, doing="written"):
-            storage.local_path(place).mkdir(parents=True, exist_ok=True)
-        yield storage.local_path(place)
+        return writable_folder(storage.join(self.url, name))
 
     def publish(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest and make the folder visible, in place of one that is there."""
@@ -110,6 +102,19 @@ class Staging:
                     storage.delete(storage.join(self.target, name))
         except FleetRecError as error:  # the new folder is complete, and readers see no other
             logger.warning("files of an older attempt are left: %s", error)
+
+
+@contextlib.contextmanager
+def writable_folder(url: str) -> Iterator[Path]:
+    """Lend a local folder; when the block ends, its files are below ``url``."""
+    if not storage.is_local(url):
+        with tempfile.TemporaryDirectory(prefix="fleetrec-") as temporary:
+            yield Path(temporary)
+            storage.upload(Path(temporary), url)
+        return
+    with storage.storage_errors(url, doing="written"):
+        storage.local_path(url).mkdir(parents=True, exist_ok=True)
+    yield storage.local_path(url)
 
 
 def delete_folder(url: str) -> None:

@@ -4,35 +4,43 @@ from collections.abc import Sequence
 
 import typer
 
-from fleetrec.cli.job import load_job
-from fleetrec.cli.run import check_engines
-from fleetrec.config.job import PhaseOptions
+from fleetrec.cli.jobs import load_checked
+from fleetrec.config.job import RunOptions
+from fleetrec.config.load import JobRequest
 from fleetrec.data.loader import Loader
 
 NUM_SAMPLES = 1000
 
 
-def check_job(text: str, *, overrides: Sequence[str]) -> None:
+def check_job(source: str, *, overrides: Sequence[str]) -> None:
     """Check a job and the first samples of its data; raises what ``run`` would raise."""
-    job = load_job(text, overrides=overrides)
+    job = load_checked(JobRequest(source=source, overrides=overrides))
     for notice in job.notices:
         typer.echo(f"notice: {notice}")
-    check_engines(job)
-    phases = {phase.name: phase for run in job.runs for phase in run.phases}
-    for phase in phases.values():
-        for warning in _slot_warnings(phase):
-            typer.echo(f"warning: data set {phase.dataset.name}: {warning}")
+    datasets = {
+        dataset.name: dataset
+        for run in job.runs
+        for dataset in (
+            *(phase.dataset for phase in run.phases),
+            *([] if run.evaluation is None else [run.evaluation.dataset]),
+        )
+    }
+    for dataset in datasets.values():
+        loader = Loader(dataset, seed=0)
+        with loader.epoch(0) as batches:
+            for batch in batches:
+                if batch.cursor.samples >= NUM_SAMPLES:
+                    break
+        for warning in loader.report.take_warnings():
+            typer.echo(f"warning: data set {dataset.name}: {warning}")
     for run in job.runs:
-        names = ", ".join(phase.name for phase in run.phases)
-        epochs = f", {run.num_epochs} epochs" if run.kind == "train" else ""
-        typer.echo(f"runner {run.name}: {run.kind}, {run.device.kind}{epochs}, phases {names}")
+        typer.echo(f"runner {run.name}: {_summary(run)}")
     typer.echo(f"{job.source}: ok")
 
 
-def _slot_warnings(phase: PhaseOptions) -> list[str]:
-    loader = Loader(phase.dataset, seed=0)
-    with loader.epoch(0) as batches:
-        for batch in batches:
-            if batch.cursor.samples >= NUM_SAMPLES:
-                break
-    return loader.report.take_warnings()
+def _summary(run: RunOptions) -> str:
+    words: list[str] = [run.kind, run.device.kind]
+    if run.kind == "train":
+        words += [] if run.num_epochs is None else [f"{run.num_epochs} epochs"]
+        words += [] if run.num_steps is None else [f"{run.num_steps} steps"]
+    return ", ".join([*words, f"phases {', '.join(phase.name for phase in run.phases)}"])

@@ -1,78 +1,88 @@
-"""Run the processes of a job under a supervisor, and tell the user how it goes."""
+"""Run the processes of a job on this machine, and show how it goes."""
 
 import contextlib
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fleetrec.cli.cluster_view import ClusterView
 from fleetrec.cli.signals import StopRequest
-from fleetrec.core.env import TOKEN, read_token
+from fleetrec.core.env import STATE, TOKEN, read_token
 from fleetrec.core.errors import ConfigError
-from fleetrec.core.topology import Role
 from fleetrec.launch.child import Child
-from fleetrec.launch.job import JobSpec, Part, RoleSpec
-from fleetrec.launch.local import Outcome, Policy, Supervisor
-from fleetrec.launch.machines import Machines
-from fleetrec.launch.ports import reserved_endpoints
+from fleetrec.launch.job_spec import RANK_MACRO, SERVER, WORKER, JobSpec, Outcome, RoleSpec
+from fleetrec.launch.local import LocalJob, LocalLauncher, run_job
+from fleetrec.launch.placement import LocalReplicas, Placement
 
 Watcher = Callable[[Sequence[Child]], None]
 
 
 def supervise(
-    job: JobSpec, part: Part, *, log_dir: Path, policy: Policy, watch: Watcher = lambda _: None
+    launcher: LocalLauncher,
+    job: JobSpec,
+    log_dir: Path,
+    *,
+    watch: Watcher = lambda _: None,
+    on_start: Callable[[LocalJob], None] = lambda _: None,
 ) -> Outcome:
-    """Run this machine's part of a job, with a view of it; returns how it ended."""
+    """Run this machine's replicas of a job, with a view of them; returns how it ended."""
     with StopRequest() as stop, ClusterView() as view:
 
         def watch_and_show(children: Sequence[Child]) -> None:
             watch(children)
             view(children)
 
-        return Supervisor(
-            job,
-            part,
-            log_dir=log_dir,
-            policy=policy,
-            should_stop=stop.is_requested,
-            watch=watch_and_show,
-        ).run()
+        with contextlib.closing(launcher.start(job, log_dir)) as running:
+            on_start(running)
+            return run_job(running, should_stop=stop.is_requested, watch=watch_and_show)
 
 
-@contextlib.contextmanager
-def job_of(
-    command: tuple[str, ...], machines: Machines, *, state_dir: Path, log_suffix: str = ""
-) -> Iterator[JobSpec]:
-    """Give the job in which all processes run one command; its ports are ours in the block."""
-    part = machines.part
-    env = {TOKEN: job_token(part)}
+def server_job(
+    command: tuple[str, ...], placement: Placement, *, state_dir: Path, log_suffix: str = ""
+) -> JobSpec:
+    """Return a job of servers and workers, which all run one command."""
+    state = str(state_dir.resolve() / RANK_MACRO)
+    return JobSpec(
+        name="servers and workers",
+        env={TOKEN: job_token(placement.local)},
+        roles=(
+            RoleSpec(
+                name=SERVER,
+                replicas=placement.num_servers,
+                command=command,
+                env={STATE: state},
+                num_ports=1,
+                log_name=f"{SERVER}{log_suffix}",
+            ),
+            RoleSpec(
+                name=WORKER,
+                replicas=placement.num_workers,
+                command=command,
+                log_name=f"{WORKER}{log_suffix}",
+            ),
+        ),
+    )
 
-    def role(name: Role, replicas: int) -> RoleSpec:
-        log_name = f"{name}{log_suffix}"
-        return RoleSpec(name=name, replicas=replicas, command=command, log_name=log_name, env=env)
 
-    with reserved_endpoints(machines.endpoints, own=part.servers) as endpoints:
-        yield JobSpec(
-            servers=role("server", len(endpoints)),
-            workers=role("worker", machines.num_workers),
-            endpoints=endpoints,
-            state_dir=state_dir,
-        )
+def rank_job(command: tuple[str, ...], *, num_ranks: int) -> JobSpec:
+    """Return a job of ranks: if one dies, all start again."""
+    ranks = RoleSpec(name=WORKER, replicas=num_ranks, command=command, num_ports=1, restart="all")
+    return JobSpec(name="ranks", roles=(ranks,))
 
 
-def job_token(part: Part) -> str:
+def job_token(local: LocalReplicas) -> str:
     """Return the secret of a job: the user's own, or a new one where no other machine needs it."""
     token = read_token()
-    if token is None and not part.is_whole:
+    if token is None and not local.is_only_machine:
         raise ConfigError(
             [f"{TOKEN}: servers on several machines need a secret; set it to the same text on each"]
         )
     return token or secrets.token_hex(16)
 
 
-def end_unless_well(outcome: Outcome, log_dir: Path) -> None:
-    """Return if a job ended well; else show the end of the log that tells why, and exit."""
+def exit_on_failure(outcome: Outcome, log_dir: Path) -> None:
+    """Exit with the status of a job that failed, after the end of the log that says why."""
     if outcome.status == 0:
         return
     if outcome.log is not None:
@@ -81,12 +91,14 @@ def end_unless_well(outcome: Outcome, log_dir: Path) -> None:
     sys.exit(outcome.status)
 
 
-def print_config(job: JobSpec, part: Part, log_dir: Path) -> None:
+def print_config(
+    job: JobSpec, endpoints: Sequence[str], local: LocalReplicas, log_dir: Path
+) -> None:
     """Print what runs where; not the secret."""
     rows = {
-        "servers": ", ".join(job.endpoints),
+        "servers": ", ".join(endpoints),
         "workers": str(job.workers.replicas),
-        "on this machine": f"servers {_numbers(part.servers)}, workers {_numbers(part.workers)}",
+        "on this machine": f"servers {_numbers(local.servers)}, workers {_numbers(local.workers)}",
         "command": " ".join(job.workers.command),
         "logs": str(log_dir),
     }

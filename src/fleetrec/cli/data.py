@@ -71,7 +71,7 @@ def convert_data(
 def _loader(
     path: str | None, *, config: str, dataset: str | None, batch_size: int | None = None
 ) -> Loader:
-    job = load_job(config, overrides=())
+    job = load_job(config)
     found = {p.dataset.name: p.dataset for run in job.runs for p in run.phases}
     if dataset is not None and dataset not in found:
         raise ConfigError([f"no data set in use is called {dataset!r}; known: {', '.join(found)}"])

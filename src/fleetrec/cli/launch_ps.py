@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fleetrec.core.errors import ConfigError
-from fleetrec.launch.machines import Machines, place
+from fleetrec.launch.placement import Placement, assign_replicas
 
 launch_app = typer.Typer()
 
@@ -67,37 +67,44 @@ def launch_ps(  # noqa: PLR0913 (the flags of the launcher that users know)
     given = _split(endpoints)
     if server_num is not None and given and server_num != len(given):
         raise ConfigError([f"--server_num {server_num}: but --endpoints has {len(given)} servers"])
-    machines = place(
-        worker_num=worker_num,
-        server_num=server_num or 1,
+    placement = assign_replicas(
+        num_workers=worker_num,
+        num_servers=server_num or 1,
         endpoints=given,
         node_ip=node_ip,
         node_ips=_split(cluster_node_ips) or (node_ip,),
         start_port=start_port,
     )
     command = (sys.executable, str(script), *(arguments or ()))
-    _launch(command, machines, log_dir=log_dir, max_restarts=max_restart, tells=print_config)
+    _launch(command, placement, log_dir=log_dir, max_restarts=max_restart, prints=print_config)
 
 
 def _launch(
-    command: tuple[str, ...], machines: Machines, *, log_dir: Path, max_restarts: int, tells: bool
+    command: tuple[str, ...],
+    placement: Placement,
+    *,
+    log_dir: Path,
+    max_restarts: int,
+    prints: bool,
 ) -> None:
-    from fleetrec.cli.cluster import end_unless_well, job_of, print_config, supervise
+    from fleetrec.cli.cluster import exit_on_failure, print_config, server_job, supervise
     from fleetrec.cli.logs import console_logging
-    from fleetrec.launch.local import Policy
+    from fleetrec.launch.local import LocalJob, LocalLauncher
+    from fleetrec.launch.supervisor import Policy
 
-    policy = Policy(max_restarts=max_restarts)
     state_dir = log_dir / "servers"
     shutil.rmtree(state_dir, ignore_errors=True)
-    with (
-        console_logging(),
-        job_of(command, machines, state_dir=state_dir, log_suffix="log") as job,
-    ):
-        if tells:
-            print_config(job, machines.part, log_dir)
-        outcome = supervise(job, machines.part, log_dir=log_dir, policy=policy)
+    job = server_job(command, placement, state_dir=state_dir, log_suffix="log")
+    launcher = LocalLauncher(policy=Policy(max_restarts=max_restarts), placement=placement)
+
+    def on_start(running: LocalJob) -> None:
+        if prints:
+            print_config(job, running.server_endpoints, placement.local, log_dir)
+
+    with console_logging():
+        outcome = supervise(launcher, job, log_dir, on_start=on_start)
     shutil.rmtree(state_dir, ignore_errors=True)
-    end_unless_well(outcome, log_dir)
+    exit_on_failure(outcome, log_dir)
     print(f"all workers completed; logs: {log_dir}")
 
 

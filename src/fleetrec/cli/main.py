@@ -8,12 +8,13 @@ import typer
 
 from fleetrec import __version__
 from fleetrec.cli.launch_ps import launch_app
-from fleetrec.cli.pipeline_verbs import checkpoint_app, pipeline_app
+from fleetrec.cli.pipeline_verbs import OnlyOption, checkpoint_app, pipeline_app
 from fleetrec.cli.plan_verb import plan_app
-from fleetrec.core.errors import ConfigError, FleetRecError
+from fleetrec.core.errors import ConfigError, FleetRecError, LostRankError
 
 EXIT_FAILED = 1
 EXIT_WRONG_CONFIG = 2
+EXIT_RETRY = 75  # EX_TEMPFAIL of sysexits.h: a launcher may start all ranks again
 EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
@@ -35,9 +36,7 @@ app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(launch_app)
 app.add_typer(plan_app)
 
-JobArgument = Annotated[
-    str, typer.Argument(help="A yaml file, a folder with config.yaml, or a model such as rank/dnn.")
-]
+JOB_HELP = "A YAML job, a pipeline (.config), a folder that holds one, or a model: rank/dnn."
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
@@ -49,43 +48,54 @@ Overrides = Annotated[
 @app.command()
 def run(
     *,
-    model: Annotated[
-        str,
-        typer.Option(
-            "-m", "--model", help="A yaml file, a folder with config.yaml, or a built-in model."
-        ),
-    ],
+    model: Annotated[str, typer.Option("-m", "--model", help=JOB_HELP)],
     backend: Annotated[
         Path | None, typer.Option("-b", "--backend", help="backend.yaml of a cluster job.")
     ] = None,
     override: Overrides = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint of this run.")
+        bool,
+        typer.Option(
+            "--resume", "--continue_train", help="Go on from the last checkpoint of this run."
+        ),
     ] = False,
-    log_dir: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("logs"),
+    log_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where run folders and logs of processes are made; by default logs."),
+    ] = None,
+    only: OnlyOption = None,
 ) -> None:
-    """Run the runners that ``mode`` names, in order.
+    """Run the runners that ``mode`` names, in order, or train as a pipeline says.
 
     Example: fleetrec run -m fleetrec.models.rank.dnn -o runner.single_cpu_train.epochs=2
     """
-    from fleetrec.cli.job import load_job
+    from fleetrec.cli.run import RunRequest, run_command
 
-    job = load_job(model, overrides=override or ())
-    from fleetrec.cli.run import run_job
-
-    arguments = ["-m", model, *(part for text in override or () for part in ("-o", text))]
-    run_job(job, backend=backend, resume=resume, log_dir=log_dir, arguments=arguments)
+    run_command(
+        RunRequest(model=model, overrides=override or (), log_dir=log_dir, only=only),
+        backend=backend,
+        resume=resume,
+    )
 
 
 @app.command()
-def check(job: JobArgument, *, override: Overrides = None) -> None:
+def check(
+    job: Annotated[str | None, typer.Argument(help=JOB_HELP)] = None,
+    *,
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", help="The same, as for run.")
+    ] = None,
+    override: Overrides = None,
+) -> None:
     """Check a job file and look at its data, without running anything.
 
     Example: fleetrec check rank/dnn
     """
+    if (job is None) == (model is None):
+        raise ConfigError(["check: expected one job, as an argument or with -m"])
     from fleetrec.cli.check import check_job
 
-    check_job(job, overrides=override or ())
+    check_job(job or model or "", overrides=override or ())
 
 
 @app.command()
@@ -107,7 +117,9 @@ def new(
 
 @app.command("serve-table")
 def serve_table(
-    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, e.g. increment_dnn/3.")],
+    checkpoint: Annotated[
+        str, typer.Argument(help="A checkpoint: a folder such as increment_dnn/3, or a URL.")
+    ],
     *,
     endpoint: Annotated[str, typer.Option(help="host:port to listen on.")] = "127.0.0.1:7000",
     phase: Annotated[
@@ -239,7 +251,10 @@ def data_convert(
 
 
 CheckpointArgument = Annotated[
-    Path, typer.Argument(help="A checkpoint, e.g. increment_dnn/3, or the folder of one table.")
+    str,
+    typer.Argument(
+        help="A checkpoint, e.g. increment_dnn/3 or s3://bucket/dnn/3, or the folder of one table."
+    ),
 ]
 TableOption = Annotated[
     str | None, typer.Option("--table", help="phase/table, if the checkpoint holds several.")
@@ -276,7 +291,7 @@ def table_get(
 @table_app.command("dump")
 def table_dump(
     checkpoint: CheckpointArgument,
-    target: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    target: Annotated[str, typer.Argument(help="The Parquet file to write.")],
     *,
     table: TableOption = None,
 ) -> None:
@@ -291,8 +306,8 @@ def table_dump(
 
 @table_app.command("import")
 def table_import(
-    source: Annotated[Path, typer.Argument(help="A Parquet or Arrow file with id and vector.")],
-    target: Annotated[Path, typer.Argument(help="The checkpoint to make.")],
+    source: Annotated[str, typer.Argument(help="A Parquet or Arrow file with id and vector.")],
+    target: Annotated[str, typer.Argument(help="The checkpoint to make.")],
     *,
     table: Annotated[str, typer.Option("--table", help="Name of the table, as the model has it.")],
 ) -> None:
@@ -308,7 +323,7 @@ def table_import(
 @table_app.command("diff")
 def table_diff(
     before: CheckpointArgument,
-    after: Annotated[Path, typer.Argument(help="Another checkpoint or table folder.")],
+    after: Annotated[str, typer.Argument(help="Another checkpoint or table folder.")],
 ) -> None:
     """Print which rows came, went and moved from one checkpoint to another.
 
@@ -347,6 +362,9 @@ def main(verb: str | None = None) -> NoReturn:
         for problem in error.problems:
             typer.echo(problem, err=True)
         sys.exit(EXIT_WRONG_CONFIG)
+    except LostRankError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_RETRY)
     except (FleetRecError, OSError) as error:  # a full disk, a path that cannot be written
         typer.echo(f"error: {error}", err=True)
         sys.exit(EXIT_FAILED)

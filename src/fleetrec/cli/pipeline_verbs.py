@@ -1,6 +1,5 @@
 """The verbs for pipelines: what may be typed; the work is done elsewhere."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,16 +7,23 @@ import typer
 pipeline_app = typer.Typer()
 checkpoint_app = typer.Typer(help="Look into checkpoints.", no_args_is_help=True)
 
-PipelinePath = Annotated[
-    Path | None, typer.Option("--pipeline_config_path", help="The pipeline, a .config file.")
+JobOption = Annotated[
+    str | None,
+    typer.Option("--pipeline_config_path", "-m", "--model", help="A pipeline, or a YAML job."),
 ]
 ModelDir = Annotated[
     str | None, typer.Option("--model_dir", help="Take this folder instead of the pipeline's.")
 ]
 EvalPath = Annotated[
     list[str] | None,
-    typer.Option("--eval_input_path", help="Data to judge on, instead. Repeatable."),
+    typer.Option("--eval_input_path", help="Data to evaluate on, instead. Repeatable."),
 ]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--override", help="Change a key, as for run. Repeatable."),
+]
+# Given by a launcher to the processes that it starts for one of several runners.
+OnlyOption = Annotated[str | None, typer.Option("--only", hidden=True)]
 
 
 @pipeline_app.command(
@@ -26,9 +32,10 @@ EvalPath = Annotated[
 def train_eval(  # noqa: PLR0913
     context: typer.Context,
     *,
-    pipeline_config_path: PipelinePath = None,
+    pipeline_config_path: JobOption = None,
     continue_train: Annotated[
-        bool, typer.Option("--continue_train", help="Go on from the newest checkpoint.")
+        bool,
+        typer.Option("--continue_train", "--resume", help="Go on from the newest checkpoint."),
     ] = False,
     model_dir: ModelDir = None,
     train_input_path: Annotated[
@@ -43,7 +50,9 @@ def train_eval(  # noqa: PLR0913
     edit_config_json: Annotated[
         str | None, typer.Option("--edit_config_json", help='E.g. {"data_config.batch_size": 64}.')
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of first weights and of shuffling.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of first weights and of shuffling; by default 0.")
+    ] = None,
     num_workers: Annotated[
         int | None,
         typer.Option("--num_workers", min=1, help="Processes that train, on this machine."),
@@ -52,16 +61,18 @@ def train_eval(  # noqa: PLR0913
         int | None,
         typer.Option("--num_servers", min=1, help="Parameter servers, if train_distribute needs."),
     ] = None,
+    override: Overrides = None,
+    only: OnlyOption = None,
 ) -> None:
-    """Train and judge what a pipeline describes; --train_config.num_steps=100 changes a field.
+    """Train and evaluate as a pipeline says; --train_config.num_steps=100 changes a field.
 
     Example: fleetrec train-eval --pipeline_config_path deepfm.config --train_config.num_steps=100
     """
-    from fleetrec.cli.train_eval import Request, train_and_evaluate
+    from fleetrec.cli.train_eval import TrainEvalRequest, train_and_evaluate
 
     train_and_evaluate(
-        Request(
-            path=pipeline_config_path,
+        TrainEvalRequest(
+            source=pipeline_config_path,
             model_dir=model_dir,
             train_input_path=train_input_path,
             eval_input_path=eval_input_path,
@@ -71,6 +82,8 @@ def train_eval(  # noqa: PLR0913
             seed=seed,
             num_workers=num_workers,
             num_servers=num_servers,
+            overrides=override or (),
+            only=only,
         ),
         continue_train=continue_train,
     )
@@ -79,27 +92,33 @@ def train_eval(  # noqa: PLR0913
 @pipeline_app.command("eval")
 def evaluate(
     *,
-    pipeline_config_path: PipelinePath = None,
+    pipeline_config_path: JobOption = None,
     model_dir: ModelDir = None,
     checkpoint_path: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--checkpoint_path", help="A checkpoint, or a folder of them."),
     ] = None,
     eval_input_path: EvalPath = None,
     eval_result_path: Annotated[
-        str, typer.Option("--eval_result_path", help="File in the model folder.")
+        str, typer.Option("--eval_result_path", help="File in the model folder, or run folder.")
     ] = "eval_result.txt",
+    override: Overrides = None,
 ) -> None:
-    """Judge a checkpoint of a pipeline on its evaluation data.
+    """Evaluate a checkpoint: on the evaluation data of a pipeline, or by the infer runners of YAML.
 
     Example: fleetrec eval --pipeline_config_path deepfm.config
     """
-    from fleetrec.cli.train_eval import Request, evaluate_checkpoint
+    from fleetrec.cli.eval import EvalRequest, evaluate_checkpoint
 
     evaluate_checkpoint(
-        Request(path=pipeline_config_path, model_dir=model_dir, eval_input_path=eval_input_path),
-        checkpoint=checkpoint_path,
-        result_name=eval_result_path,
+        EvalRequest(
+            source=pipeline_config_path,
+            model_dir=model_dir,
+            eval_input_path=eval_input_path,
+            checkpoint=checkpoint_path,
+            result_name=eval_result_path,
+            overrides=override or (),
+        )
     )
 
 
@@ -110,7 +129,7 @@ def checkpoint() -> None:
 
 @checkpoint_app.command("vars")
 def checkpoint_vars(
-    path: Annotated[Path, typer.Argument(help="A checkpoint, or a folder of model.ckpt-<step>.")],
+    path: Annotated[str, typer.Argument(help="A checkpoint, or a folder of model.ckpt-<step>.")],
 ) -> None:
     """Print the variables of a checkpoint and their shapes.
 

@@ -4,20 +4,17 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from fleetrec.cli.job import load_job
+from fleetrec.cli.job import load_requested
 from fleetrec.config.job import RunOptions
-from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
-from fleetrec.config.pipeline_dialect.edit import edits_of_arguments
+from fleetrec.config.load import JobRequest
+from fleetrec.config.processes import Processes
 from fleetrec.core.errors import ConfigError, UnavailableError
-from fleetrec.core.processes import Processes
 from fleetrec.embedding.placement import Placement
-from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.planning.cost import Network, Scale, scaling
 from fleetrec.planning.memory import Memory, advice, rank_memory
 from fleetrec.planning.study import Studied, study
@@ -90,19 +87,11 @@ def show_plan(request: PlanRequest, *, as_json: bool) -> None:
 
 
 def _training_run(request: PlanRequest) -> RunOptions:
-    """Return the first training run of a job or a pipeline."""
-    path = Path(request.config)
-    if path.suffix == ".config":
-        edits = edits_of_arguments([f"--{text}" for text in request.overrides])
-        job = decode_pipeline(
-            path,
-            classes=pipeline_classes(),
-            changes=Changes(edits=edits),
-            kind="train",
-            processes=Processes(num_workers=request.num_ranks),
-        ).job
-    else:
-        job = load_job(request.config, overrides=request.overrides)
+    """Return the first training run of a job."""
+    processes = Processes(num_workers=request.num_ranks, is_local=False)
+    job = load_requested(
+        JobRequest(source=request.config, overrides=request.overrides, processes=processes)
+    )
     runs = [run for run in job.runs if run.kind == "train"]
     if not runs:
         raise ConfigError([f"{job.source}: expected a runner of class train in mode, got none"])

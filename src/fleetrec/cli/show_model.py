@@ -5,6 +5,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import torch
 import typer
 from pydantic.fields import FieldInfo
 from pydantic_core import to_json
@@ -17,7 +18,8 @@ from fleetrec.config.yaml_dialect.locate import zoo_names
 from fleetrec.core.errors import ConfigError
 from fleetrec.export.inference import sample_batch
 from fleetrec.models.base import Model
-from fleetrec.train.phase import PhaseRun, build_phase
+from fleetrec.parallel.solo import SoloGroup
+from fleetrec.train.phase import Phase, build_phase
 
 
 def show_model(name: str) -> None:
@@ -25,7 +27,7 @@ def show_model(name: str) -> None:
     if name not in zoo_names():
         raise ConfigError([f"{name}: no such model{hint(name, zoo_names())}"])
     run, options = _last_training(name)
-    phase = build_phase(options, run)
+    phase = build_phase(options, run, SoloGroup(torch.device("cpu")))
     typer.echo(f"{name}\n\n{inspect.cleandoc(phase.model.__doc__ or '')}\n")
     _section("inputs", _inputs(phase))
     _section("outputs", _outputs(phase))
@@ -38,11 +40,11 @@ def show_model(name: str) -> None:
 
 def _last_training(name: str) -> tuple[RunOptions, PhaseOptions]:
     """Return where the model itself is trained; what comes before prepares it."""
-    runs = [run for run in load_job(name, overrides=()).runs if run.kind == "train"]
+    runs = [run for run in load_job(name).runs if run.kind == "train"]
     return runs[-1], runs[-1].phases[-1]
 
 
-def _inputs(phase: PhaseRun) -> list[tuple[str, str]]:
+def _inputs(phase: Phase) -> list[tuple[str, str]]:
     labels = {task.label for task in phase.model.tasks}
     inputs = phase.loader.inputs
     ids = [slot for slot in inputs.sparse if slot not in labels]
@@ -53,7 +55,7 @@ def _inputs(phase: PhaseRun) -> list[tuple[str, str]]:
     return [*rows, ("dense", ", ".join(dense))] if dense else rows
 
 
-def _outputs(phase: PhaseRun) -> list[tuple[str, str]]:
+def _outputs(phase: Phase) -> list[tuple[str, str]]:
     batch = sample_batch(phase.model, phase.loader.inputs)
     outputs = phase.model.eval()(batch)
     return [(name, f"{['samples', *value.shape[1:]]}") for name, value in outputs.items()]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from fleetrec.config.features import ColumnOptions, FeatureOptions
-from fleetrec.config.options import Options
+from fleetrec.config.options import Options, Url, to_text
 from fleetrec.config.rules import InferenceOptions, ResumeOptions, Rule, WarmStartOptions
 from fleetrec.config.schedules import ScheduleOptions
 
@@ -28,10 +28,6 @@ OptimizerName = Literal[
     "rmsprop_momentum",
     "ftrl_power",
 ]
-
-
-def _to_text(path: Any) -> Any:
-    return str(path) if isinstance(path, Path) else path
 
 
 class OptimizerOptions(Options):
@@ -128,7 +124,7 @@ class DatasetOptions(Options):
 
     name: str
     kind: Literal["DataLoader", "QueueDataset", "InMemoryDataset"] = "DataLoader"
-    data_path: Annotated[str, BeforeValidator(_to_text)]
+    data_path: Annotated[str, BeforeValidator(to_text)]
     more_paths: tuple[str, ...] = ()
     batch_size: int = Field(gt=0)
     sparse: tuple[str, ...] = ()
@@ -238,16 +234,22 @@ class RunOptions(Options):
     warm_start: WarmStartOptions = WarmStartOptions()
     print_interval: int = Field(default=20, gt=0)
     log_style: LogStyle = "epochs"
-    dump_path: Path | None = None
+    dump_path: Url | None = None
     show_costs: bool = False
     evaluation: EvaluationOptions | None = None
     summary_interval: int | None = Field(default=None, gt=0)
 
 
 class Job(Options):
-    """A job file: runs in the order in which they happen."""
+    """A job file: runs in the order in which they happen.
+
+    ``folder`` is where runs write logs and metrics; None: each into a folder of its own below
+    ``--log-dir``. ``files`` are texts by name that are written there when a run begins.
+    """
 
     source: Path
     workspace: Path
     runs: tuple[RunOptions, ...]
     notices: tuple[str, ...] = ()
+    folder: Path | None = None
+    files: Mapping[str, str] = Field(default_factory=dict)

@@ -14,6 +14,10 @@ class ConfigError(FleetRecError):
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
 
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[Sequence[str]]]:
+        """Let the error be raised again in another process."""
+        return type(self), (self.problems,)
+
 
 class DataError(FleetRecError):
     """A data file does not hold what the job says it does."""

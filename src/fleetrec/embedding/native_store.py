@@ -16,6 +16,7 @@ from fleetrec._native import Cut, Table, optimizer_schema, read_snapshot
 from fleetrec.core.errors import CheckpointError, MismatchError
 from fleetrec.core.event_time import SECONDS_PER_DAY
 from fleetrec.embedding.record import (
+    Chain,
     ParentRecord,
     ShardRecord,
     StoredTable,
@@ -122,15 +123,15 @@ class NativeStore(Store):
 
     def load(self, stored: StoredTable) -> None:
         """Take up a table exactly; it is empty after an error."""
-        record, where = stored.record, stored.chain.path
+        record, where = stored.record, stored.chain.name
         self.clear()
         differences = record.identity.differences(self.identity)
         if differences:
             raise MismatchError(
                 f"{where}: table {stored.name} cannot go on from here: {'; '.join(differences)}"
             )
-        with translated():
-            figures = read_snapshot(self.table, stored.chain.directories)
+        with stored.chain.local() as chain, translated():
+            figures = read_snapshot(self.table, chain.directories)
         if to_hex(figures["fingerprint"]) != record.fingerprint:
             self.clear()
             raise CheckpointError(f"{where}: damaged: these are not the files of the manifest")
@@ -142,16 +143,19 @@ class NativeStore(Store):
 
     def load_rows(self, stored: StoredTable) -> None:
         """Take up weights, shows and clicks of all rows; optimizer state and time begin anew."""
-        where = stored.chain.path
         self.clear()
-        width = open_shards(where)[0].header["dim"]
+        with stored.chain.local() as chain:
+            self._load_rows(stored.name, chain)
+
+    def _load_rows(self, name: str, chain: Chain) -> None:
+        width = open_shards(chain.directories[-1])[0].header["dim"]
         if width != self._config.dim:
             raise CheckpointError(
-                f"{where}: table {stored.name} holds rows of width {width}, the model has "
+                f"{chain.name}: table {name} holds rows of width {width}, the model has "
                 f"{self._config.dim}"
             )
         try:
-            for block in map(self._held, live_rows(stored.chain)):
+            for block in map(self._held, live_rows(chain)):
                 self.table.add_rows(
                     ids=block["ids"].view(np.int64),
                     rows=block["rows"],
@@ -163,7 +167,7 @@ class NativeStore(Store):
             raise
         except ValueError as error:
             self.clear()
-            raise CheckpointError(f"{where}: table {stored.name}: {error}") from error
+            raise CheckpointError(f"{chain.name}: table {name}: {error}") from error
 
     def _held(self, block: Columns) -> Columns:
         """Return the rows that belong here, where others hold the rest."""
@@ -204,13 +208,17 @@ class NativeStore(Store):
 class TableCut:
     """The table of a store as it was at one moment. Write it once, publish the files, commit.
 
-    Without the commit, the next snapshot holds everything that this one was to hold.
+    Nothing is copied by the cut itself, and training may go on at once, also while another thread
+    writes: a row is kept as it was when it first changes. ``num_threads`` of a write is how many
+    files are written at a time. 1 leaves the other cores to training; None takes them all.
+
+    Without the commit, the next snapshot holds everything that this one was to hold. A store has
+    one cut that is still to be written; close it if it never will be.
     """
 
     def __init__(self, store: NativeStore, *, least: int) -> None:
         self._store = store
         self._cut = Cut(store.table, least=least)
-        self._stats = store.table.stats()
         self._fingerprint: str | None = None  # of what was written, if that is a whole table
 
     @property
@@ -218,31 +226,47 @@ class TableCut:
         """Of the table at the cut; the same in all shards of one snapshot."""
         return self._cut.version
 
-    def write(self, directory: Path, *, parent: str | None) -> TableRecord:
+    @property
+    def stats(self) -> dict[str, int]:
+        """Return rows, candidates, created and evicted at the cut."""
+        return self._cut.stats
+
+    def write(
+        self, directory: Path, *, parent: str | None, num_threads: int | None = None
+    ) -> TableRecord:
         """Write a table that this process holds alone into a new folder.
 
         Args:
             directory: Where the files go.
             parent: Where the snapshot committed or read last is; what changed since then is
                 written. None: everything is.
+            num_threads: See the class.
         """
         store = self._store
         assert store.shard.count == 1, "one of several holders writes its own files: write_shard"
-        record = None
+        before = None
         if parent is not None:
             assert store.fingerprint is not None, "a delta needs a snapshot that it builds on"
-            record = ParentRecord(path=parent, fingerprint=store.fingerprint)
+            before = ParentRecord(path=parent, fingerprint=store.fingerprint)
         directory.mkdir(parents=True)
         part = self.write_shard(
             directory,
-            parent=store.fingerprint if record else None,
-            shards_each=num_shards_each(store.config, [self._stats]),
+            parent=before.fingerprint if before else None,
+            shards_each=num_shards_each(store.config, [self.stats]),
+            num_threads=num_threads,
         )
-        merged = merge_table_records(store.identity, [part], parent=record)
-        self._fingerprint = merged.fingerprint
-        return merged
+        record = merge_table_records(store.identity, [part], parent=before)
+        self._fingerprint = record.fingerprint
+        return record
 
-    def write_shard(self, directory: Path, *, parent: str | None, shards_each: int) -> ShardRecord:
+    def write_shard(
+        self,
+        directory: Path,
+        *,
+        parent: str | None,
+        shards_each: int,
+        num_threads: int | None = None,
+    ) -> ShardRecord:
         """Write this holder's files of a snapshot that all holders write together.
 
         Files of an earlier attempt are replaced.
@@ -251,12 +275,14 @@ class TableCut:
             directory: An existing folder, the same for all holders.
             parent: The fingerprint of the snapshot that a delta builds on. None: a base.
             shards_each: How many files each holder writes.
+            num_threads: See the class.
 
         Raises:
             MismatchError: Here the table does not go on from ``parent``: only a base is possible.
         """
         store = self._store
         if parent is not None and parent != store.fingerprint:
+            self.close()
             raise MismatchError(
                 f"table {store.config.name}: expected to write what changed since the snapshot "
                 f"{parent}, but shard {store.shard.index} of {store.shard.count} was last written "
@@ -267,19 +293,21 @@ class TableCut:
         num_shards = shards_each * store.shard.count
         for number in range(first, last):
             (directory / f"{number:05d}-of-{num_shards:05d}{SUFFIX}").unlink(missing_ok=True)
-        figures = self._cut.write(directory, kind=kind, num_shards=num_shards, shards=(first, last))
-        return ShardRecord(
+        figures = self._cut.write(
+            directory,
             kind=kind,
-            version=figures["version"],
-            crcs=tuple(figures["crcs"]),
-            rows=self._stats["rows"],
-            candidates=self._stats["candidates"],
-            created=self._stats["created"],
-            evicted=self._stats["evicted"],
+            num_shards=num_shards,
+            shards=(first, last),
+            num_threads=num_threads,
+        )
+        return ShardRecord(
+            kind=kind, version=self.version, crcs=tuple(figures["crcs"]), **self.stats
         )
 
     def commit(self, fingerprint: str | None = None) -> None:
         """Let the next delta hold what changed since this cut. Due when the files are published.
+
+        Steps may go on meanwhile.
 
         Args:
             fingerprint: That of the merged record, where several holders wrote the snapshot.
@@ -290,6 +318,10 @@ class TableCut:
         else:
             self._cut.commit(fingerprint=int(fingerprint, 16))
         self._store.continue_from(fingerprint or self._fingerprint)
+
+    def close(self) -> None:
+        """Give up what is still to be written; the cut can be committed only if it was."""
+        self._cut.release()
 
 
 def identity_of(config: TableConfig, optimizer: RowOptimizer, *, seed: int) -> TableIdentity:

@@ -1,4 +1,4 @@
-"""The way of samples from worker to worker, for a shuffle over all of them."""
+"""How samples get from worker to worker, for a shuffle over all of them."""
 
 import contextlib
 import socket
@@ -9,7 +9,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from fleetrec.core.batch import Inputs
 from fleetrec.core.errors import UnavailableError
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
 from fleetrec.data.block import Block
 from fleetrec.data.memory import Exchange
 from fleetrec.parallel.exchange import GroupExchange
@@ -17,28 +17,28 @@ from fleetrec.parallel.exchange import GroupExchange
 Gather = Callable[[bytes], list[bytes]]
 
 
-class Alone:
-    """There are no other workers."""
+class SoloExchange:
+    """The exchange of one worker with itself."""
 
     index = 0
     count = 1
 
     def all_to_all(self, blocks: Sequence[Block]) -> list[Block]:
-        """Return what was to be sent to this worker itself."""
+        """Return the blocks."""
         return list(blocks)
 
 
 @contextlib.contextmanager
-def connected_workers(topology: Topology, inputs: Inputs, gather: Gather) -> Iterator[Exchange]:
-    """Give the way to all other workers, who must come too; it is closed behind the block."""
-    if topology.num_workers == 1:
-        yield Alone()
+def worker_exchange(place: Place, inputs: Inputs, gather: Gather) -> Iterator[Exchange]:
+    """Connect all workers, which must all enter the block; they disconnect at its end."""
+    if place.num_workers == 1:
+        yield SoloExchange()
         return
     if distributed.is_initialized():
         raise UnavailableError("global_shuffle: the program has a process group of its own already")
-    store = _meet(topology, gather)
+    store = _rendezvous(place, gather)
     distributed.init_process_group(
-        "gloo", store=store, rank=topology.index, world_size=topology.num_workers
+        "gloo", store=store, rank=place.rank, world_size=place.num_workers
     )
     try:
         group = distributed.group.WORLD
@@ -48,10 +48,10 @@ def connected_workers(topology: Topology, inputs: Inputs, gather: Gather) -> Ite
         distributed.destroy_process_group()
 
 
-def _meet(topology: Topology, gather: Gather) -> TCPStore:
-    """Let all workers connect to the first, whose address they learn from the servers."""
-    if topology.index == 0:
-        host = own_address(topology.server_endpoints[0])
+def _rendezvous(place: Place, gather: Gather) -> TCPStore:
+    """Connect all workers to a store of worker 0, whose address they gather through the servers."""
+    if place.rank == 0:
+        host = own_address(place.server_endpoints[0])
         store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
         gather(f"{host}:{store.port}".encode())
         return store

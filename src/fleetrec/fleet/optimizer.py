@@ -1,17 +1,16 @@
-"""Optimizers by the names that programs use, and what they make of a model."""
+"""Optimizers by the names that programs use; ``minimize`` makes a program of a model."""
 
 from collections.abc import Callable
 
-import torch
-
 from fleetrec.config.job import ClusterOptions, OptimizerName, OptimizerOptions
+from fleetrec.core.place import Place
 from fleetrec.fleet.program import Program
 from fleetrec.models.base import Model
-from fleetrec.parallel.single import SingleStrategy
+from fleetrec.parallel.join import join_group
 
 
 class Optimizer:
-    """How weights move, in the dense network and in the tables alike."""
+    """How weights are updated, in the dense network and in the tables alike."""
 
     name: OptimizerName
 
@@ -19,12 +18,9 @@ class Optimizer:
         self.options = OptimizerOptions(name=self.name, lr=learning_rate)
 
     def minimize(self, model: Model, *, seed: int = 0) -> Program:
-        """Return the program that trains a model in this process alone."""
+        """Return the program that trains a model in this process."""
         program = Program(model, optimizer=self.options, seed=seed)
-        strategy = SingleStrategy(
-            model, optimizer=self.options, device=torch.device("cpu"), seed=seed
-        )
-        program.use(strategy)
+        program.attach(join_group(program.run_options(), Place()))
         return program
 
 
@@ -35,7 +31,7 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam; rows of a table are moved only in steps that touch them."""
+    """Adam; rows of a table are updated only in steps that touch them."""
 
     name = "adam"
 
@@ -57,9 +53,9 @@ class DistributedOptimizer:
         self._register = register
 
     def minimize(self, model: Model, *, seed: int = 0) -> Program:
-        """Return the program that trains a model with servers, once fleet.init_worker was called.
+        """Return the program that trains a model with servers after fleet.init_worker.
 
-        All workers have to give the same seed.
+        All workers must give the same seed.
         """
         options = self._optimizer.options
         program = Program(model, optimizer=options, seed=seed, cluster=self._cluster)

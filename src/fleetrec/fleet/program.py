@@ -1,16 +1,11 @@
-"""A model with all that it needs to learn, in a program of the user's own."""
+"""A model with everything that it needs to be trained, in a program of the user's own."""
 
-import dataclasses
 import inspect
-import json
 import logging
 import secrets
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TextIO
 
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.config.job import ClusterOptions, OptimizerOptions, PhaseOptions, RunOptions
@@ -18,35 +13,40 @@ from fleetrec.config.options import Options
 from fleetrec.core.batch import Batch
 from fleetrec.core.env import read_status_path
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.event_time import event_time_of
+from fleetrec.core.progress import Progress
+from fleetrec.data.files import fingerprint
 from fleetrec.export.inference import plan_inference
 from fleetrec.fleet.dataset import Dataset
+from fleetrec.fleet.fetch import FetchObserver, FetchOptions
 from fleetrec.models.base import Model
-from fleetrec.parallel.strategy import Step, Strategy
-from fleetrec.train.events import Interval, Kind, Observer, Observers, PassDone, Place
+from fleetrec.parallel.group import BuiltModel, Group, ModelOptions
+from fleetrec.parallel.state import SavedModel
+from fleetrec.parallel.stepper import StepResult
+from fleetrec.train.checkpoints import read_phase
+from fleetrec.train.context import RunContext
+from fleetrec.train.evaluate import evaluate
+from fleetrec.train.events import Observer, Observers, StepInfo
+from fleetrec.train.loop import Loop
+from fleetrec.train.metrics import PassMetrics
 from fleetrec.train.observers import StatusObserver
-from fleetrec.train.passes import Pass, Surroundings
-from fleetrec.train.phase import PhaseRun, read_phase
-from fleetrec.train.position import Position
+from fleetrec.train.pass_plan import PassSpec
+from fleetrec.train.pass_report import PassReport
+from fleetrec.train.phase import Phase
+from fleetrec.train.rules import NoRules
 from fleetrec.train.run_folder import RunFolder
-from fleetrec.train.saving import DeltaChain, Saver
-from fleetrec.train.scoreboard import Scoreboard
+from fleetrec.train.saver import InferenceExport, Saver, SaveRequest
 
 logger = logging.getLogger(__name__)
 
 NAME = "main"  # of the only phase
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """Which figures of a pass are printed under which names, and how often."""
-
-    fetches: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    print_period: int = 100
-    shows_costs: bool = False
+START = "start"
+FOLDER = RunFolder(path=Path("logs"))
+NO_FETCHES = FetchOptions()
 
 
 class Program:
-    """One model, its optimizer, and the strategy that makes its steps."""
+    """One model, its optimizer, and the group of processes that trains it."""
 
     def __init__(
         self,
@@ -57,254 +57,261 @@ class Program:
         cluster: ClusterOptions | None = None,
     ) -> None:
         self.model = model
-        self.optimizer = optimizer
-        self.seed = seed
-        self.cluster = cluster  # None: this process alone
-        self.is_restarted = False  # servers remember an earlier process of this worker
-        self._strategy: Strategy | None = None
-        self._scoreboard = Scoreboard(model.tasks)
-        self._phase: PhaseRun | None = None
-        self._position = Position()
-        self._num_trainings = 0  # asked for; fewer than were made, if this worker was restarted
-        self._num_passes = 0
+        self.is_restarted = False  # this process replaces one that had trained
+        self._optimizer = optimizer
+        self._seed = seed
+        self._cluster = cluster or ClusterOptions()
+        self._group: Group | None = None
+        self._built: BuiltModel | None = None
+        self._journal: Path | None = None
+        self._metrics = PassMetrics(model.tasks)
+        self._phase: Phase | None = None
+        self._loop: Loop | None = None
+        self._progress = Progress()
+        self._num_trainings = 0  # called; fewer than were made, if this process was restarted
+        self._num_evaluations = 0
+        self._num_loads = 0
         self._run_id = secrets.token_hex(8)
 
     @property
-    def strategy(self) -> Strategy:
-        """Return what makes the steps."""
-        if self._strategy is None:
+    def group(self) -> Group:
+        """Return the processes that train the model."""
+        if self._group is None:
             raise RuntimeError(
                 "the program has no connection to its servers; call fleet.init_worker"
             )
-        return self._strategy
+        return self._group
 
     @property
-    def is_behind(self) -> bool:
-        """Whether servers know steps of this worker that the program has not asked for yet.
+    def is_replaying(self) -> bool:
+        """Whether the group has finished passes that the program has not called for yet.
 
-        So it is in a worker that was restarted, until the program comes to where it was.
+        This is so in a restarted process, until the program comes to where it was.
         """
-        return self._num_trainings < self._position.epoch
+        return self._num_trainings < self._progress.pass_index
 
     @property
-    def epoch(self) -> int:
-        """Return the number of the next training pass."""
+    def pass_index(self) -> int:
+        """Return the index of the next training pass."""
         return self._num_trainings
 
-    def use(self, strategy: Strategy) -> None:
-        """Set what makes the steps, and go on where it remembers that this worker was."""
-        self._strategy = strategy
-        kept = strategy.recall()
-        if kept:
-            self._position = Position.from_dict(json.loads(kept))
-            self.is_restarted = True
+    def run_options(self, *phases: PhaseOptions, fetch: FetchOptions = NO_FETCHES) -> RunOptions:
+        """Return the program as a run."""
+        return RunOptions(
+            name="fleet",
+            kind="train",
+            cluster=self._cluster,
+            phases=phases,
+            seed=self._seed,
+            print_interval=fetch.print_period,
+            show_costs=fetch.shows_costs,
+        )
 
-    def train(self, dataset: Dataset, watch: Watch) -> dict[str, float]:
-        """Make one pass that learns and return its figures, those of all workers together.
+    def attach(self, group: Group, *, journal: Path | None = None) -> None:
+        """Train with ``group`` from now on, and continue after the last step that it has stored.
 
-        Returns nothing for a pass that was made before this worker was restarted.
+        Returns when every process has attached. ``journal`` keeps metrics over a restart.
         """
-        was_made = self.is_behind
+        options = ModelOptions(optimizer=self._optimizer, seed=self._seed)
+        self._built = group.build(self.model, options)
+        self._group, self._journal = group, journal
+        stored = group.load_progress()
+        if stored:
+            self._progress = Progress.from_bytes(stored)
+            self.is_restarted = True
+        group.all_gather(Progress().to_bytes(), key=START, pass_index=None)
+
+    def detach(self) -> None:
+        """Leave the group: this process needs the servers no more."""
+        if self._loop is not None:
+            self._loop.close(finished=True)
+        self.group.close(finished=True)
+        self._group = self._built = self._loop = None
+
+    def train(self, dataset: Dataset, fetch: FetchOptions) -> dict[str, float]:
+        """Make one training pass and return the metrics of all workers.
+
+        Returns nothing for a pass that was made before this process was restarted.
+        """
+        was_made = self.is_replaying
         self._num_trainings += 1
         if was_made:
             logger.warning("pass %d was made before a restart", self._num_trainings - 1)
             return {}
-        figures = self._pass("train", dataset, watch, process=self._step, after=self._note)
-        self._position = self._position.next_epoch()
-        return figures
-
-    def infer(self, dataset: Dataset, watch: Watch) -> dict[str, float]:
-        """Make one pass that learns nothing and return its figures; see ``train`` for none."""
-        if self.is_behind:
-            return {}
-        return self._pass(
-            "infer", dataset, watch, process=self.strategy.evaluate, after=lambda _: None
+        phase = self._phase_of(dataset)
+        spec = self._spec_of(phase)
+        is_first = self._loop is None
+        self._loop = Loop(
+            [phase],
+            self.group,
+            _OnePass(spec),
+            NoRules(),
+            self._context(fetch),
+            run=self.run_options(phase.options, fetch=fetch),
         )
+        self._loop.begin(self._progress, is_restarted=self.is_restarted and is_first)
+        metrics = self._loop.run_pass(spec)
+        self._progress = self._loop.progress
+        return metrics[NAME]
 
-    def _pass(
-        self,
-        kind: Kind,
-        dataset: Dataset,
-        watch: Watch,
-        *,
-        process: Callable[[Batch], Step],
-        after: Callable[[Batch], None],
-    ) -> dict[str, float]:
-        self._phase = self._prepared(dataset)
-        self._num_passes += 1
-        epoch = self._position.epoch
-        counted = _Counter(process, kind=kind, epoch=epoch)
-        return Pass(
-            kind=kind,
-            run=self._run(self._phase.options, watch),
-            around=self._surroundings(FetchObserver(watch.fetches)),
-            phase=self._phase,
-            epoch_name=str(epoch) if kind == "train" else f"{epoch}.{self._num_passes}",
-            dump_path=None,
-            process=counted.process,
-            place_of=counted.place,
-            after=after,
-        ).go(epoch=epoch, start=self._position.cursor if kind == "train" else None)
+    def infer(self, dataset: Dataset, fetch: FetchOptions) -> dict[str, float]:
+        """Make one pass without training and return its metrics; see ``train`` for none."""
+        self._num_evaluations += 1
+        if self.is_replaying:
+            return {}
+        phase, pass_index = self._phase_of(dataset), self._progress.pass_index
+        name = f"{pass_index}.{self._num_evaluations}"
+        run, context = self.run_options(phase.options, fetch=fetch), self._context(fetch)
+        report = PassReport("infer", phase, phase.loader, run, context)
+        num_batches = 0
 
-    def _step(self, batch: Batch) -> Step:
-        behind = self._position.after_batch(batch.cursor)
-        self.strategy.keep(json.dumps(behind.to_dict()).encode())
-        return self.strategy.train_step(batch)
+        def on_batch(batch: Batch, _result: StepResult) -> None:
+            nonlocal num_batches
+            report.step(_info(batch, pass_index, num_batches), batch, lr=None)
+            num_batches += 1
 
-    def _note(self, batch: Batch) -> None:
-        self._position = self._position.after_batch(batch.cursor)
-
-    def save(self, directory: Path) -> None:
-        """Publish a checkpoint, which every other way of running can load."""
-        run = self._run(self._last_phase().options, Watch())
-        around = self._surroundings(FetchObserver({}))
-        Saver(
-            run=run,
-            run_id=self._run_id,
-            folder=around.folder,
-            phases=[self._last_phase()],
-            inference={},
-            observer=around.observer,
-            chain=DeltaChain(1),
-        ).checkpoint(directory, self._position, {}, epoch=self._position.epoch)
-
-    def save_inference(
-        self, directory: Path, *, feeds: Sequence[str], fetches: Sequence[str]
-    ) -> None:
-        """Publish an inference model."""
-        inputs = self._last_phase().loader.inputs
-        plan = plan_inference(self.model, inputs, feeds=feeds, fetches=fetches)
-        plan.write(directory, self.strategy.frozen_rows())
-
-    def load(self, directory: Path) -> None:
-        """Take up weights and rows of a checkpoint; optimizers begin anew."""
-        checkpoint = open_folder(directory, kind="checkpoint")
-        parts = checkpoint.parts()
-        if NAME not in parts and len(parts) != 1:
-            raise ConfigError(
-                [f"{directory}: holds several models ({', '.join(parts)}); expected one"]
+        with phase.loader.epoch(pass_index) as batches:
+            aligned = self.group.align_steps(report.timed(batches), phase.loader.inputs)
+            evaluated = evaluate(
+                phase.stepper,
+                self.group,
+                aligned,
+                phase.metrics,
+                key=f"infer/{name}/metrics",
+                pass_index=pass_index,
+                on_batch=on_batch,
             )
-        part = NAME if NAME in parts else parts[0]
-        self.strategy.load_weights(read_phase(checkpoint, part))
+        report.warn_of_slots()
+        report.done(name, evaluated.metrics)
+        return evaluated.metrics
+
+    def save(self, url: str) -> None:
+        """Publish a checkpoint, which runs of every kind can load; every process calls it."""
+        group = self.group.rule_group
+        if group is None or self.is_replaying:
+            return
+        phase = self._last_phase()
+        run = self.run_options(phase.options)
+        plan = _OnePass(self._spec_of(phase))
+        saver = Saver(run, [phase], group, plan, self._context(NO_FETCHES))
+        saver.save(SaveRequest(url=url, progress=self._progress))
+        saver.wait()
+
+    def save_inference(self, url: str, *, feeds: Sequence[str], fetches: Sequence[str]) -> None:
+        """Publish an inference model; every process calls it."""
+        group = self.group.rule_group
+        if group is None or self.is_replaying:
+            return
+        phase = self._last_phase()
+        plan = plan_inference(self.model, phase.loader.inputs, feeds=feeds, fetches=fetches)
+        export = InferenceExport({NAME: plan}, [phase], group, self._context(NO_FETCHES))
+        export.write(url, self._progress)
+
+    def load(self, url: str) -> None:
+        """Load weights and rows of a checkpoint, without optimizer state; every process calls it.
+
+        The processes that hold them for all load first.
+        """
+        self._num_loads += 1
+        if self.is_replaying:
+            return
+        saved = _read_model(url)
+        state, is_in_rule_group = self._model.state, self.group.rule_group is not None
+        if is_in_rule_group:
+            state.load(saved, exact=False)
+        key = f"load/{self._num_loads}"
+        self.group.all_gather(b"", key=key, pass_index=self.pass_index)
+        if not is_in_rule_group:
+            state.load(saved, exact=False)
 
     def shrink(self) -> None:
-        """Give up rows by the rules of their tables; counts as a pass without data."""
-        was_made = self.is_behind
+        """Evict rows by the rules of their tables; counts as a pass without data."""
+        was_made = self.is_replaying
         self._num_trainings += 1
         if not was_made:
-            self.strategy.end_pass(epoch=self._position.epoch)
-            self._position = self._position.next_epoch()
+            index = self._progress.pass_index
+            self._model.stepper.end_pass(pass_index=index, now=event_time_of(index))
+            self._progress = self._progress.next_pass()
 
-    def _prepared(self, dataset: Dataset) -> PhaseRun:
-        options = PhaseOptions(
-            name=NAME,
-            model_path=Path(inspect.getfile(type(self.model))),
-            model=Options(),
-            optimizer=self.optimizer,
-            dataset=dataset.options(),
-        )
-        return PhaseRun(
-            options=options,
-            loader=dataset.loader(seed=self.seed),
+    @property
+    def _model(self) -> BuiltModel:
+        self.group  # noqa: B018 (raises if there is none)
+        assert self._built is not None
+        return self._built
+
+    def _phase_of(self, dataset: Dataset) -> Phase:
+        loader = dataset.loader(seed=self._seed)
+        self._phase = Phase(
+            options=PhaseOptions(
+                name=NAME,
+                model_path=Path(inspect.getfile(type(self.model))),
+                model=Options(),
+                optimizer=self._optimizer,
+                dataset=dataset.options(),
+            ),
+            loader=loader,
+            open_files=lambda _: loader,
             model=self.model,
-            strategy=self.strategy,
-            scoreboard=self._scoreboard,
+            stepper=self._model.stepper,
+            state=self._model.state,
+            metrics=self._metrics,
         )
+        return self._phase
 
-    def _last_phase(self) -> PhaseRun:
+    def _last_phase(self) -> Phase:
         if self._phase is None:
             raise RuntimeError("the program has seen no data set; call train_from_dataset first")
         return self._phase
 
-    def _run(self, phase: PhaseOptions, watch: Watch) -> RunOptions:
-        return RunOptions(
-            name="fleet",
-            kind="train",
-            cluster=self.cluster or ClusterOptions(),
-            phases=(phase,),
-            seed=self.seed,
-            print_interval=watch.print_period,
-            show_costs=watch.shows_costs,
+    def _spec_of(self, phase: Phase) -> PassSpec:
+        index = self._progress.pass_index
+        return PassSpec(
+            name=str(index),
+            index=index,
+            event_time=event_time_of(index),
+            files={NAME: phase.loader.files},
+            fingerprint={NAME: fingerprint(phase.loader.files)},
         )
 
-    def _surroundings(self, observer: "FetchObserver") -> Surroundings:
+    def _context(self, fetch: FetchOptions) -> RunContext:
         status = read_status_path()
-        observers: list[Observer] = (
-            [observer] if status is None else [observer, StatusObserver(status)]
-        )
-        return Surroundings(
+        observers: list[Observer] = [FetchObserver(fetch.fetches)]
+        observers += [] if status is None else [StatusObserver(status)]
+        return RunContext(
             clock=time.monotonic,
             run_id=self._run_id,
-            folder=RunFolder(path=Path("logs")),
+            folder=FOLDER,
             observer=Observers(*observers),
+            journal=self._journal,
         )
 
 
-class FetchObserver:
-    """Prints the figures that the caller asked for, under the names that he gave them."""
+class _OnePass:
+    """The plan of a program: the caller decides whether there is another pass."""
 
-    def __init__(self, fetches: Mapping[str, str], *, stream: TextIO | None = None) -> None:
-        self._fetches = fetches
-        self._stream = stream or sys.stdout
+    def __init__(self, spec: PassSpec) -> None:
+        self._spec = spec
 
-    def step(self, place: Place) -> None:
-        """Say nothing."""
-
-    def interval(self, interval: Interval) -> None:
-        """Print a line, if anything was asked for."""
-        unknown = sorted(set(self._fetches) - set(interval.figures))
-        if unknown:
-            known = ", ".join(interval.figures)
-            raise ConfigError([f"fetch_list: no figure is called {unknown[0]!r}; known: {known}"])
-        where = f"batch {interval.place.batch}"
-        self._print(where, interval.figures, interval.samples_per_s, interval.costs)
-
-    def pass_done(self, done: PassDone) -> None:
-        """Print the figures of the pass."""
-        self._print(f"pass {done.epoch} done", done.figures, done.samples_per_s)
-
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
-        """Say nothing."""
-
-    def _print(
-        self,
-        where: str,
-        figures: Mapping[str, float],
-        samples_per_s: float,
-        costs: Mapping[str, float] = MappingProxyType({}),
-    ) -> None:
-        wanted = [
-            f"{label}: {figures[name]:.6g}"
-            for name, label in self._fetches.items()
-            if name in figures
-        ]
-        wanted += [f"{name}: {seconds:.2f}s" for name, seconds in costs.items()]
-        if wanted:
-            line = ", ".join([where, *wanted, f"samples/s: {samples_per_s:.0f}"])
-            self._stream.write(f"{line}\n")
-            self._stream.flush()
+    def next(self, after: Progress) -> PassSpec | None:  # noqa: ARG002
+        """Return the pass."""
+        return self._spec
 
 
-class _Counter:
-    """Hands batches on, and knows how many there were."""
+def _info(batch: Batch, pass_index: int, num_batches: int) -> StepInfo:
+    return StepInfo(
+        kind="infer",
+        phase=NAME,
+        epoch=pass_index,
+        batch=num_batches,
+        step=num_batches,
+        samples=batch.cursor.samples,
+        fraction=batch.progress,
+    )
 
-    def __init__(self, process: Callable[[Batch], Step], *, kind: Kind, epoch: int) -> None:
-        self._process = process
-        self._kind: Kind = kind
-        self._epoch = epoch
-        self._num_batches = 0
 
-    def process(self, batch: Batch) -> Step:
-        self._num_batches += 1
-        return self._process(batch)
-
-    def place(self, batch: Batch) -> Place:
-        return Place(
-            kind=self._kind,
-            phase=NAME,
-            epoch=self._epoch,
-            batch=self._num_batches - 1,
-            step=self._num_batches - 1,
-            samples=batch.cursor.samples,
-            fraction=batch.progress,
-        )
+def _read_model(url: str) -> SavedModel:
+    checkpoint = open_folder(url, kind="checkpoint")
+    phases = checkpoint.parts()
+    if NAME not in phases and len(phases) != 1:
+        raise ConfigError([f"{url}: holds several models ({', '.join(phases)}); expected one"])
+    return read_phase(checkpoint, NAME if NAME in phases else phases[0])

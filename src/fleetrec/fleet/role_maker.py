@@ -1,11 +1,13 @@
-"""Who this process is: told by a launcher, or by the program itself."""
+"""Who this process is: by the environment of a launcher, or by the program itself."""
 
 import enum
 from collections.abc import Sequence
 from typing import Protocol
 
-from fleetrec.core.env import read_topology, read_worker_endpoints
-from fleetrec.core.topology import Topology
+from fleetrec.core.env import read_place, read_worker_endpoints
+from fleetrec.core.errors import ConfigError
+from fleetrec.core.launchers import paddle
+from fleetrec.core.place import Place
 
 
 class Role(enum.Enum):
@@ -16,10 +18,10 @@ class Role(enum.Enum):
 
 
 class RoleMaker(Protocol):
-    """Knows the part of this process."""
+    """Knows the place of this process."""
 
-    def topology(self) -> Topology:
-        """Return the part of this process."""
+    def place(self) -> Place:
+        """Return the place of this process."""
         ...
 
     def worker_endpoints(self) -> tuple[str, ...]:
@@ -28,11 +30,21 @@ class RoleMaker(Protocol):
 
 
 class PaddleCloudRoleMaker:
-    """Reads the environment that launch_ps, and other launchers of Paddle's kind, have set."""
+    """Reads the environment of launch_ps, of PaddleCloud, or of another launcher."""
 
-    def topology(self) -> Topology:
-        """Return the part of this process."""
-        return read_topology()
+    def place(self) -> Place:
+        """Return the place of this process; it needs servers."""
+        place = read_place()
+        if place is None:
+            raise ConfigError([f"{paddle.ROLE}: not in the environment; {paddle.ADVICE}"])
+        if not place.server_endpoints:
+            raise ConfigError(
+                [
+                    f"{place.launcher} started {place.num_workers} workers without servers, which "
+                    "Fleet programs need; start it with python -m fleetrec.launch_ps"
+                ]
+            )
+        return place
 
     def worker_endpoints(self) -> tuple[str, ...]:
         """Return where workers listen, if the launcher said so."""
@@ -59,17 +71,16 @@ class UserDefinedRoleMaker:
                 f"{len(worker_endpoints)} worker_endpoints"
             )
         self._worker_endpoints = tuple(worker_endpoints)
-        self._topology = Topology(
+        self._place = Place(
             role=role.value,
-            index=current_id,
+            rank=current_id,
             num_workers=worker_num or len(worker_endpoints),
-            num_servers=len(server_endpoints),
             server_endpoints=tuple(server_endpoints),
         )
 
-    def topology(self) -> Topology:
-        """Return the part of this process."""
-        return self._topology
+    def place(self) -> Place:
+        """Return the place of this process."""
+        return self._place
 
     def worker_endpoints(self) -> tuple[str, ...]:
         """Return where workers listen, if the program said so."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fleetrec.core.errors import UnavailableError
 from fleetrec.core.partition import contiguous_block
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
 
 Mode = Literal["sum", "min", "max"]
 Number = int | float | npt.NDArray[np.float64] | npt.NDArray[np.int64]
@@ -20,18 +20,16 @@ Gather = Callable[[bytes], list[bytes]]  # brings some bytes, gets those of all 
 class Util:
     """Reached as ``fleet.util``."""
 
-    def __init__(self, topology: Callable[[], Topology], gather: Gather) -> None:
-        self._topology = topology
+    def __init__(self, place: Callable[[], Place], gather: Gather) -> None:
+        self._place = place
         self._gather = gather
 
     def get_file_shard(self, files: Sequence[str]) -> list[str]:
         """Return this worker's part of a list: a block; the first workers have one more."""
-        topology = self._topology()
-        if topology.role != "worker":
+        place = self._place()
+        if place.role != "worker":
             raise UnavailableError("fleet.util.get_file_shard: a server reads no files")
-        return [
-            files[i] for i in contiguous_block(len(files), topology.index, topology.num_workers)
-        ]
+        return [files[i] for i in contiguous_block(len(files), place.rank, place.num_workers)]
 
     def all_gather(self, value: Number, comm_world: str = "worker") -> list[Number]:
         """Return the values of all workers, in their order; every worker has to call it."""
@@ -57,8 +55,8 @@ class Util:
 
     def print_on_rank(self, message: str, rank_id: int) -> None:
         """Print a line on one worker only."""
-        topology = self._topology()
-        if topology.role == "worker" and topology.index == rank_id:
+        place = self._place()
+        if place.role == "worker" and place.rank == rank_id:
             sys.stdout.write(f"{message}\n")
             sys.stdout.flush()
 

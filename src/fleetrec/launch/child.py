@@ -1,4 +1,4 @@
-"""One process of a job: started, watched, restarted, ended together with all it started."""
+"""One process of a job: started, restarted, and ended together with all that it started."""
 
 import contextlib
 import os
@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from fleetrec.core.topology import Role
-from fleetrec.launch.guard import Guard
+from fleetrec.launch.orphan_reaper import OrphanReaper
 
-ENTER = Path(__file__).with_name("enter.py")
+EXEC = Path(__file__).with_name("exec_with_parent_death.py")
 
 State = Literal["waiting", "running", "finished", "failed", "stopped"]
 
@@ -24,15 +23,16 @@ class Child:
     def __init__(  # noqa: PLR0913 (all of them are needed to start it again)
         self,
         *,
-        role: Role,
+        role: str,
+        index: int,
         name: str,
         command: tuple[str, ...],
-        env: Mapping[str, str],
         log: Path,
         status: Path,
-        guard: Guard,
+        reaper: OrphanReaper,
     ) -> None:
         self.role = role
+        self.index = index
         self.name = name
         self.log = log
         self.status = status
@@ -41,64 +41,58 @@ class Child:
         self.returncode: int | None = None
         self.end_time = 0.0  # by the monotonic clock
         self._command = command
-        self._env = env
-        self._guard = guard
+        self._reaper = reaper
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the process was there when it was last looked at."""
+        """Whether the process was there when it was last polled."""
         return self._process is not None
 
-    def start(self) -> None:
-        """Start the command; its output is added to what the log has."""
+    def start(self, env: Mapping[str, str]) -> None:
+        """Start the command; its output is appended to the log."""
         with self.log.open("ab") as stream:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(ENTER), str(os.getpid()), *self._command],
-                env=dict(self._env),
+                [sys.executable, "-I", "-S", str(EXEC), str(os.getpid()), *self._command],
+                env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._guard.watch(self._process.pid)
+        self._reaper.watch(self._process.pid)
         self.state = "running"
         self.returncode = None
 
-    def restart(self) -> None:
-        """Start the same command again."""
-        self.num_restarts += 1
-        self.start()
-
     def has_ended(self) -> bool:
-        """Look whether the process has ended; if so, what it has started is ended too."""
+        """Poll the process; if it has ended, what it has started is killed too."""
         if self._process is None:
             return True
         pid = self._process.pid
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False
-        self._kill_group(pid)  # before its number is given back: it could be somebody else's
-        self._guard.forget(pid)
+        self._kill_group(pid)  # before its number is released and may be reused
+        self._reaper.forget(pid)
         self.returncode = self._process.wait()
         self.end_time = time.monotonic()
         self._process = None
         return True
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process itself, which knows best what to do with its own."""
+        """Send a signal to the process itself, which handles its own children."""
         if self._process is not None:
             os.kill(self._process.pid, number)  # not send_signal, which may take its status
 
     def kill(self) -> None:
-        """End the process and all it started, at once."""
+        """Kill the process and all that it started."""
         if self._process is None:
             return
         self._kill_group(self._process.pid)
         os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         self.has_ended()
 
-    def how_it_ended(self) -> str:
-        """Say it in words."""
+    def exit_description(self) -> str:
+        """Return how the process ended, in words."""
         assert self.returncode is not None
         if self.returncode >= 0:
             return f"ended with status {self.returncode}"

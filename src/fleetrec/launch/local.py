@@ -1,235 +1,214 @@
-"""The supervisor: starts the processes of a job on this machine, watches and ends them."""
+"""Start the processes of a job on this machine."""
 
+import contextlib
 import dataclasses
-import logging
+import json
 import os
-import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fleetrec.core.env import STATUS, environment_with
+from fleetrec.core.launchers.own import place_environment
+from fleetrec.core.launchers.values import LOOPBACK
+from fleetrec.core.place import Place, Role
 from fleetrec.launch.child import Child
-from fleetrec.launch.guard import Guard
-from fleetrec.launch.job import JobSpec, Part, RoleSpec
-from fleetrec.launch.log_tail import log_tail
+from fleetrec.launch.job_spec import WORKER, JobSpec, Outcome, RoleSpec
+from fleetrec.launch.orphan_reaper import OrphanReaper
+from fleetrec.launch.placement import Placement, assign_replicas
+from fleetrec.launch.ports import reserved_endpoints
+from fleetrec.launch.supervisor import Policy, Supervisor
 
-logger = logging.getLogger(__name__)
-
-INTERRUPTED = 130
 POLL_S = 0.05
-KILLED = 128  # from here on a shell means a signal
-# What sysexits.h calls an internal error and a temporary failure: the process asks for another try.
-TRY_AGAIN = (70, 75)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """How patient a supervisor is."""
-
-    max_restarts: int = 3  # of each process
-    save_s: float = 60.0  # for workers to save themselves when the job is told to stop
-    end_s: float = 10.0  # for a process to end when there is nothing left to do
-    early_s: float = 5.0  # for workers to end after the servers
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a job ended; 0 is well. A failure names the log that tells why, with its last lines."""
-
-    status: int
-    failed: str = ""
-    log: Path | None = None
-    tail: Sequence[str] = ()
-
-    @property
-    def was_stopped(self) -> bool:
-        """Whether the job ended because it was told to."""
-        return self.status == INTERRUPTED and self.log is None
-
+RENDERED = "job.json"
 
 Watcher = Callable[[Sequence[Child]], None]
 
 
 def num_threads(num_workers: int) -> int:
-    """Return how many threads each worker may compute with, so that together they fill the CPU."""
+    """Return how many threads each worker may use, so that all of them fill the CPU."""
     return max(1, len(os.sched_getaffinity(0)) // max(1, num_workers))
 
 
-class Supervisor:
-    """Runs one machine's part of a job."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LocalLauncher:
+    """Runs a job as processes of this machine, or one machine's replicas of it.
 
-    def __init__(
-        self,
-        job: JobSpec,
-        part: Part,
-        *,
-        log_dir: Path,
-        policy: Policy,
-        should_stop: Callable[[], bool],
-        watch: Watcher = lambda _: None,
-    ) -> None:
+    With ``prepares_run`` the caller prepares the run folder and writes the report, and processes
+    do not. With ``keep_logs`` logs of an earlier start are appended to.
+    """
+
+    policy: Policy = dataclasses.field(default_factory=Policy)
+    placement: Placement | None = None
+    prepares_run: bool = False
+    keep_logs: bool = False
+
+    def render(self, job: JobSpec, folder: Path) -> list[Path]:
+        """Write the job as JSON, without the values of secrets."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / RENDERED
+        path.write_text(json.dumps(job.describe(), indent=1) + "\n", encoding="utf-8")
+        return [path]
+
+    def start(self, job: JobSpec, folder: Path) -> "LocalJob":
+        """Reserve ports and start all processes; their logs go to ``folder``."""
+        return LocalJob(job, folder, self)
+
+
+class LocalJob:
+    """The processes of a job on this machine."""
+
+    def __init__(self, job: JobSpec, folder: Path, options: LocalLauncher) -> None:
         self._job = job
-        self._part = part
-        self._log_dir = log_dir
-        self._policy = policy
-        self._should_stop = should_stop
-        self._watch = watch
-        self._guard = Guard()
-        self._mentioned: set[str] = set()
-        self._servers = [self._child(job.servers, index) for index in part.servers]
-        self._workers = [self._child(job.workers, index) for index in part.workers]
-
-    def run(self) -> Outcome:
-        """Run the job to its end, whatever that is; leaves no process behind."""
-        self._log_dir.mkdir(parents=True, exist_ok=True)
-        for child in self._children():
-            child.log.write_bytes(b"")
-            child.status.unlink(missing_ok=True)
-        with self._guard:
-            try:
-                for child in self._children():
-                    child.start()
-                return self._supervise()
-            finally:
-                for child in self._children():
-                    child.kill()
-                self._watch(self._children())
-                for child in self._children():
-                    child.status.unlink(missing_ok=True)
-
-    def _supervise(self) -> Outcome:
-        while not self._is_over():
-            if self._should_stop():
-                return self._stop()
-            failed = self._look_after(self._children())
-            if failed is not None:
-                return self._give_up(failed)
-            self._warn_of_early_ends()
-            self._pause()
-        self._end(self._servers, signal.SIGTERM, self._policy.end_s)
-        return Outcome(status=0)
-
-    def _is_over(self) -> bool:
-        """Servers that other machines may still need end by themselves, when all workers have."""
-        waited_for = self._workers if self._part.is_whole else self._children()
-        return all(child.state == "finished" for child in waited_for)
-
-    def _look_after(self, children: Iterable[Child]) -> Child | None:
-        """Start the dead again; returns one for which that is of no use."""
-        self._guard.renew()
-        for child in children:
-            if child.state != "running" or not child.has_ended():
-                continue
-            if child.returncode == 0:
-                child.state = "finished"
-            elif not self._may_restart(child):
-                return child
-            else:
-                self._restart(child)
-        return None
-
-    def _may_restart(self, child: Child) -> bool:
-        """A process that was killed may; one with an error of its own would only repeat it.
-
-        Servers that have ended by themselves were told by all workers that they are not needed any
-        more; a worker that is started after that would wait for them in vain.
-        """
-        status = child.returncode
-        assert status is not None
-        is_of_use = status < 0 or status >= KILLED or status in TRY_AGAIN
-        is_too_late = child.role == "worker" and self._servers_have_ended()
-        return is_of_use and not is_too_late and child.num_restarts < self._policy.max_restarts
-
-    def _servers_have_ended(self) -> bool:
-        return bool(self._servers) and all(server.state == "finished" for server in self._servers)
-
-    def _restart(self, child: Child) -> None:
-        how = child.how_it_ended()
-        child.restart()
-        count = f"{child.num_restarts} of {self._policy.max_restarts}"
-        logger.warning("%s %s; started again (%s)", child.name, how, count)
-
-    def _warn_of_early_ends(self) -> None:
-        """Mention servers that ended well although workers go on, perhaps without them for ever."""
-        for child in self._servers:
-            is_over = child.state == "finished" and child.name not in self._mentioned
-            if is_over and time.monotonic() - child.end_time > self._policy.early_s:
-                self._mentioned.add(child.name)
-                logger.warning("%s ended by itself while workers run", child.name)
-
-    def _stop(self) -> Outcome:
-        """Let workers save themselves while the servers are still there."""
-        logger.warning("stopping; a second Ctrl-C stops at once")
-        running = [child for child in self._workers if child.is_running]
-        self._end(running, signal.SIGINT, self._policy.save_s, keep=self._servers)
-        self._end(self._servers, signal.SIGTERM, self._policy.end_s)
-        return Outcome(status=INTERRUPTED)
-
-    def _give_up(self, failed: Child) -> Outcome:
-        failed.state = "failed"
-        assert failed.returncode is not None
-        how = failed.how_it_ended()
-        if failed.num_restarts:
-            how += f" after {failed.num_restarts} restarts"
-        if failed.role == "worker" and self._servers_have_ended():
-            how += " when the servers had ended"
-        logger.error("%s %s; stopping the job", failed.name, how)
-        self._end(self._workers, signal.SIGTERM, self._policy.end_s)
-        self._end(self._servers, signal.SIGTERM, self._policy.end_s)
-        code = failed.returncode
-        return Outcome(
-            status=code if code > 0 else KILLED - code,
-            failed=f"{failed.name} {how}",
-            log=failed.log,
-            tail=log_tail(failed.log),
+        self._folder = folder
+        self._options = options
+        self._placement = options.placement or assign_replicas(
+            num_workers=job.workers.replicas,
+            num_servers=job.servers.replicas if job.servers else 0,
         )
+        with contextlib.ExitStack() as stack:
+            self._reserve_ports(stack)
+            reaper = OrphanReaper()
+            stack.callback(reaper.close)
+            self.children = [
+                self._child(role, index, reaper)
+                for role in sorted(job.roles, key=lambda role: role.name)  # servers first
+                for index in self._local_indexes(role)
+            ]
+            self._prepare_folder()
+            stack.callback(self._remove_status)
+            stack.callback(self._kill)
+            self._supervisor = Supervisor(
+                self.children,
+                restart={role.name: role.restart for role in job.roles},
+                policy=options.policy,
+                environment=self._environment,
+                is_only_machine=self._placement.local.is_only_machine,
+                reaper=reaper,
+            )
+            self._supervisor.start()
+            self._resources = stack.pop_all()
 
-    def _end(
-        self,
-        children: Sequence[Child],
-        number: signal.Signals,
-        patience_s: float,
-        *,
-        keep: Sequence[Child] = (),
-    ) -> None:
-        """Ask processes to end, and kill those that do not in time."""
-        for child in children:
-            child.send(number)
-        deadline = time.monotonic() + patience_s
-        while not all(child.has_ended() for child in children):
-            if time.monotonic() > deadline:
-                break
-            self._look_after(keep)
-            self._pause()
-        for child in children:
-            if child.is_running:
-                logger.warning("%s did not end within %g s; killed", child.name, patience_s)
-                child.kill()
-            if child.state == "running":
-                child.state = "finished" if child.returncode == 0 else "stopped"
+    @property
+    def server_endpoints(self) -> tuple[str, ...]:
+        """Where the servers of the job listen."""
+        return self._endpoints
 
-    def _pause(self) -> None:
-        self._watch(self._children())
-        time.sleep(POLL_S)
+    def poll(self) -> Outcome | None:
+        """Restart what has died, if it should be; return the outcome once the job has ended."""
+        outcome = self._supervisor.poll()
+        if outcome is not None:
+            self.close()
+        return outcome
 
-    def _children(self) -> list[Child]:
-        return [*self._servers, *self._workers]
+    def stop(self) -> None:
+        """Let workers save themselves, then end everything."""
+        self._supervisor.stop()
 
-    def _child(self, role: RoleSpec, index: int) -> Child:
-        log = self._log_dir / f"{role.log_name}.{index}"
-        status = self._log_dir / f".{log.name}.json"
-        added = {STATUS: str(status.resolve()), **self._job.environment(role, index)}
-        unless_set = {
-            "PYTHONUNBUFFERED": "1",  # a log that lags behind a crash is of no use
-            "OMP_NUM_THREADS": str(num_threads(len(self._part.workers))),
-        }
+    def logs(self) -> list[Path]:
+        """Return the logs of the processes on this machine."""
+        return [child.log for child in self.children]
+
+    def close(self) -> None:
+        """Kill what still runs, and release the ports."""
+        self._resources.close()
+
+    def _reserve_ports(self, stack: contextlib.ExitStack) -> None:
+        """Hold the ports of the servers, or of the ranks' store, as long as the job runs."""
+        self._endpoints: tuple[str, ...] = ()
+        self._store: str | None = None
+        if self._job.servers is not None:
+            endpoints, own = self._placement.endpoints, self._placement.local.servers
+            if len(endpoints) != self._job.servers.replicas:
+                raise ValueError(
+                    f"{self._job.servers.replicas} servers, but {len(endpoints)} endpoints"
+                )
+            self._endpoints = stack.enter_context(reserved_endpoints(endpoints, own=own))
+        elif self._job.workers.num_ports:
+            (self._store,) = stack.enter_context(reserved_endpoints([f"{LOOPBACK}:0"], own=(0,)))
+
+    def _prepare_folder(self) -> None:
+        """Empty the logs of this job, and remove those of an earlier one with more replicas."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for role in self._job.roles:
+            for path in self._folder.glob(f"{role.log(0)[:-1]}*"):
+                number = path.name.rpartition(".")[2]
+                if number.isdecimal() and int(number) >= role.replicas:
+                    path.unlink()
+        for child in self.children:
+            if not self._options.keep_logs:
+                child.log.write_bytes(b"")
+            child.status.unlink(missing_ok=True)
+
+    def _kill(self) -> None:
+        for child in self.children:
+            child.kill()
+
+    def _remove_status(self) -> None:
+        for child in self.children:
+            child.status.unlink(missing_ok=True)
+
+    def _local_indexes(self, role: RoleSpec) -> tuple[int, ...]:
+        local = self._placement.local
+        return local.workers if role.name == WORKER else local.servers
+
+    def _child(self, role: RoleSpec, index: int, reaper: OrphanReaper) -> Child:
+        log = self._folder / role.log(index)
+        is_rank = role.name == WORKER and self._job.servers is None
         return Child(
             role=role.name,
-            name=f"{role.name}.{index}",
+            index=index,
+            name=f"rank {index}" if is_rank else f"{role.name}.{index}",
             command=role.command,
-            env=environment_with(added, unless_set=unless_set),
             log=log,
-            status=status,
-            guard=self._guard,
+            status=self._folder / f".{log.name}.json",
+            reaper=reaper,
         )
+
+    def _environment(self, child: Child) -> dict[str, str]:
+        role = self._job.workers if child.role == WORKER else self._job.servers
+        assert role is not None
+        threads = role.resources.cpus or num_threads(len(self._placement.local.workers))
+        defaults = {
+            "PYTHONUNBUFFERED": "1",  # a log that lags behind a crash is of no use
+            "OMP_NUM_THREADS": str(threads),
+        }
+        if self._store is not None:  # all ranks are on this machine
+            defaults |= {"GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        added = {
+            STATUS: str(child.status.resolve()),
+            **self._job.env,
+            **role.environment(child.index),
+            **place_environment(self._place(child, role)),
+        }
+        return environment_with(added, unless_set=defaults)
+
+    def _place(self, child: Child, role: RoleSpec) -> Place:
+        name: Role = "worker" if child.role == WORKER else "server"
+        return Place(
+            role=name,
+            rank=child.index,
+            num_workers=self._job.workers.replicas,
+            local_rank=self._local_indexes(role).index(child.index),
+            server_endpoints=self._endpoints,
+            store=self._store,
+            is_store_host=self._store is not None and child.index == 0,
+            incarnation=child.num_restarts,
+            is_supervised=self._options.prepares_run,
+        )
+
+
+def run_job(
+    running: LocalJob,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    watch: Watcher = lambda _: None,
+) -> Outcome:
+    """Poll a job until it has ended; ``watch`` is called after every poll."""
+    while (outcome := running.poll()) is None:
+        if should_stop():
+            running.stop()
+        watch(running.children)
+        time.sleep(POLL_S)
+    watch(running.children)
+    return outcome

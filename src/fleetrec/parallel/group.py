@@ -96,6 +96,11 @@ class Group(Protocol):
         ...
 
     @property
+    def num_restarts(self) -> int:
+        """Return how often all processes were restarted together, to go on from a checkpoint."""
+        ...
+
+    @property
     def num_passes_done(self) -> int:
         """Return how many passes the group had finished when this process joined it."""
         ...

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +9,8 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from fleetrec.checkpoint.staging import writable_folder
+from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, FleetRecError
 from fleetrec.embedding.native_store import NativeStore, TableCut
 from fleetrec.embedding.record import ParentRecord, ShardRecord, StoredTable, TableRecord
@@ -86,7 +87,7 @@ class HeldCut:
         answer: dict[str, Any] = {}
         try:
             answer["tables"] = {
-                name: self._write_table(name, cut, Path(target) / name)
+                name: self._write_table(name, cut, storage.join(target, name))
                 for name, cut in self._cuts.items()
             }
         except (OSError, FleetRecError) as error:
@@ -109,17 +110,20 @@ class HeldCut:
         if told["published"]:
             for name, cut in self._cuts.items():
                 cut.commit(told["fingerprints"][name])
+        for cut in self._cuts.values():
+            cut.close()
         self._cuts = {}
         return bool(told["published"])
 
-    def _write_table(self, name: str, cut: TableCut, directory: Path) -> dict[str, Any]:
-        directory.mkdir(parents=True, exist_ok=True)
+    def _write_table(self, name: str, cut: TableCut, url: str) -> dict[str, Any]:
         parent = self._parents.get(name)
-        record = cut.write_shard(
-            directory,
-            parent=None if parent is None else parent.fingerprint,
-            shards_each=self._shards_each[name],
-        )
+        with writable_folder(url) as directory:
+            record = cut.write_shard(
+                directory,
+                parent=None if parent is None else parent.fingerprint,
+                shards_each=self._shards_each[name],
+                num_threads=1,  # the others train
+            )
         return record.to_plain()
 
     def _merge(self, name: str, answers: list[dict[str, Any]]) -> TableRecord:
@@ -149,6 +153,11 @@ class HeldState:
         self._stores = stores
         self._dense = dense
         self._holders = holders
+
+    @property
+    def stores(self) -> Mapping[str, NativeStore]:
+        """Return the stores of this process by table."""
+        return self._stores
 
     def variables(self) -> list[str]:
         """Return the names of parameters, buffers and tables."""

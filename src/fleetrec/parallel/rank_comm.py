@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from torch import distributed
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from fleetrec.core.errors import LostRankError
+from fleetrec.core.launchers.values import LOOPBACK
 from fleetrec.core.place import Place
 from fleetrec.parallel.roll_call import call_roll
 
@@ -50,12 +52,14 @@ class RankComm:
         self.device = device
         self.traffic = Traffic()
         self._timeout = datetime.timedelta(seconds=timeout_s)
-        self._store, self.num_groups_before = call_roll(
+        self._store, num_groups = call_roll(
             _open_store(place, timeout=self._timeout),
             index=self.rank,
             count=self.size,
             timeout_s=timeout_s,
         )
+        # Our launcher counts restarts, and its ranks open a new store; that of torchrun remains.
+        self.num_restarts = place.incarnation + num_groups
         with self.naming_lost_ranks("start"):
             distributed.init_process_group(
                 "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl",
@@ -208,21 +212,34 @@ class RankComm:
 
 
 def _open_store(place: Place, *, timeout: datetime.timedelta) -> Store:
-    """Return the store at which ranks rendezvous; the first may have to host it."""
-    assert place.store is not None, "ranks rendezvous at a store"
+    """Return the store at which ranks find each other; the first may have to open it."""
+    assert place.store is not None
     host, _, port = place.store.rpartition(":")
     try:
-        return TCPStore(
+        listener = _listen(host, int(port)) if place.is_store_host else None
+        store = TCPStore(
             host,
             int(port),
             is_master=place.is_store_host,
             wait_for_workers=False,
             timeout=timeout,
+            master_listen_fd=listener,
         )
-    except distributed.DistError as error:
+        return PrefixStore(f"incarnation {place.incarnation}", store)
+    except (distributed.DistError, OSError) as error:
         doing = "open" if place.is_store_host else "reach"
         raise LostRankError(
             f"rank {place.rank} of {place.num_workers} cannot {doing} the store of the ranks at "
             f"{place.store}: {str(error).splitlines()[0]}. Look whether rank 0 runs there, and "
             "whether MASTER_ADDR and MASTER_PORT name it"
         ) from error
+
+
+def _listen(host: str, port: int) -> int | None:
+    """Return a socket that only this machine reaches, where all ranks are on it."""
+    if host != LOOPBACK:
+        return None
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the launcher holds it
+        listener.bind((host, port))
+        return listener.detach()

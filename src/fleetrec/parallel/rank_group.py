@@ -67,6 +67,11 @@ class RankGroup:
         return self.comm.device
 
     @property
+    def num_restarts(self) -> int:
+        """Return how often all ranks were restarted."""
+        return self.comm.num_restarts
+
+    @property
     def rule_group(self) -> "RankGroup":
         """Return this group: all ranks are at the same step."""
         return self

@@ -25,6 +25,7 @@ class SoloGroup:
     size = 1
     is_chief = True
     has_started = False
+    num_restarts = 0
     num_passes_done = 0
 
     def __init__(self, device: torch.device) -> None:

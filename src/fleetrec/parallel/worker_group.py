@@ -91,6 +91,11 @@ class WorkerGroup:
         return SoloGroup(self.device) if self.is_chief else None
 
     @property
+    def num_restarts(self) -> int:
+        """Return 0: a worker goes on where the servers are."""
+        return 0
+
+    @property
     def num_passes_done(self) -> int:
         """Return how many passes all workers had finished when this process joined."""
         return self._connected.num_passes

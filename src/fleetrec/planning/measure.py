@@ -14,10 +14,13 @@ import torch
 from torch import Tensor
 
 from fleetrec.core.batch import Batch
+from fleetrec.core.progress import Progress
 from fleetrec.embedding.lookup import Lookup
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.models.base import Model
-from fleetrec.parallel.single import SingleStrategy
+from fleetrec.parallel.held_state import HeldState
+from fleetrec.parallel.rows import ClickLabels
+from fleetrec.parallel.stepper import Stepper
 from fleetrec.planning.sample import Clock, table_ids
 from fleetrec.planning.workload import FLOAT_BYTES
 
@@ -36,19 +39,25 @@ class Measured:
 
 
 def measure(
-    model: Model, strategy: SingleStrategy, batches: Sequence[Batch], *, clock: Clock
+    model: Model,
+    stepper: Stepper,
+    state: HeldState,
+    batches: Sequence[Batch],
+    *,
+    clock: Clock,
 ) -> Measured:
     """Train on the batches twice; rows and buffers are made the first time."""
+    train = partial(stepper.train, progress=Progress())
     for batch in batches:
-        strategy.train_step(batch)
-    lookup = _LookupAlone(model, strategy.stores)
-    steps = _shortest([partial(strategy.train_step, batch) for batch in batches], clock)
+        train(batch)
+    lookup = _LookupAlone(model, state.stores)
+    steps = _shortest([partial(train, batch) for batch in batches], clock)
     lookups = _shortest([partial(lookup, batch) for batch in batches], clock)
     return Measured(
         compute_per_batch=max(0.0, steps - lookups),
         lookup_per_batch=lookups,
-        row=_row_s(model, strategy.stores, batches, clock),
-        dense_bytes=_dense_bytes(model, strategy),
+        row=_row_s(model, state.stores, batches, clock),
+        dense_bytes=_dense_bytes(model, state),
         batch_bytes=_kept_bytes(model, lookup, batches[0]),
     )
 
@@ -58,12 +67,11 @@ class _LookupAlone:
 
     def __init__(self, model: Model, stores: Mapping[str, NativeStore]) -> None:
         collection = model.embedding_collection()
-        counts_clicks = any(table.counts_clicks for table in collection.tables.values())
-        self._label = model.tasks[0].label if counts_clicks else None
+        self._click_labels = ClickLabels(model)
         self._lookup = Lookup(collection, stores)
 
     def __call__(self, batch: Batch) -> None:
-        looked_up = self._lookup.pull(batch, training=True, labels_B=self._labels(batch))
+        looked_up = self._lookup.pull(batch, training=True, labels_B=self._click_labels(batch))
         for vector in looked_up.vectors.values():
             if vector.requires_grad:
                 vector.grad = torch.zeros_like(vector)
@@ -71,11 +79,8 @@ class _LookupAlone:
 
     def embed(self, batch: Batch) -> Batch:
         """Return the batch as a model sees it in training."""
-        looked_up = self._lookup.pull(batch, training=True, labels_B=self._labels(batch))
+        looked_up = self._lookup.pull(batch, training=True, labels_B=self._click_labels(batch))
         return batch.with_embedded(looked_up.vectors)
-
-    def _labels(self, batch: Batch) -> Tensor | None:
-        return None if self._label is None else batch.label(self._label)
 
 
 def _shortest(works: Iterable[Callable[[], object]], clock: Clock) -> float:
@@ -110,10 +115,12 @@ def _row_s(
     return _shortest([move_all], clock) / max(1, sum(map(len, ids.values())))
 
 
-def _dense_bytes(model: Model, strategy: SingleStrategy) -> int:
+def _dense_bytes(model: Model, state: HeldState) -> int:
     """Return bytes of weights, of their gradients, and of what the optimizer keeps."""
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
-    kept = strategy.state().get("optimizer", {}).values()
+    cut = state.cut(parent=None)
+    cut.finish(published=False)
+    kept = cut.dense.get("optimizer", {}).values()
     return FLOAT_BYTES * 2 * num_parameters + sum(t.numel() * t.element_size() for t in kept)
 
 

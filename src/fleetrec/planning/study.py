@@ -6,6 +6,8 @@ import itertools
 import statistics
 from collections.abc import Iterator
 
+import torch
+
 from fleetrec.config.job import DatasetOptions, DeviceOptions, PhaseOptions, RunOptions
 from fleetrec.core.cursor import Cursor
 from fleetrec.data.loader import Loader
@@ -15,12 +17,13 @@ from fleetrec.data.stream import raw_batches
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.placement import Placement, is_replicated
 from fleetrec.embedding.table import TableConfig
-from fleetrec.parallel.single import SingleStrategy
+from fleetrec.parallel.held_state import HeldState
+from fleetrec.parallel.solo import SoloGroup
 from fleetrec.planning.cost import Speeds
 from fleetrec.planning.measure import Measured, measure
 from fleetrec.planning.sample import Clock, Sample, take_sample
 from fleetrec.planning.workload import TableLoad, Workload
-from fleetrec.train.phase import PhaseRun, build_phase
+from fleetrec.train.phase import Phase, build_phase
 
 NUM_TIMED = 16  # batches that are trained on
 
@@ -39,8 +42,8 @@ def study(run: RunOptions, *, placement: Placement, max_samples: int, clock: Clo
     """Look at the data of a run, and train a little; writes nothing."""
     phase = open_phase(run)
     sample = look_at_data(phase, max_samples=max_samples, clock=clock)
-    assert isinstance(phase.strategy, SingleStrategy)
-    measured = measure(phase.model, phase.strategy, sample.batches, clock=clock)
+    assert isinstance(phase.state, HeldState)
+    measured = measure(phase.model, phase.stepper, phase.state, sample.batches, clock=clock)
     workload = Workload(
         batch_size=phase.options.dataset.batch_size,
         tables=table_loads(phase, sample, placement=placement),
@@ -61,13 +64,14 @@ def study(run: RunOptions, *, placement: Placement, max_samples: int, clock: Clo
     )
 
 
-def open_phase(run: RunOptions) -> PhaseRun:
+def open_phase(run: RunOptions) -> Phase:
     """Build the phase that several ranks would train, for one process on the CPU."""
     options = _as_read(run.phases[0])
-    return build_phase(options, run.model_copy(update={"device": DeviceOptions()}))
+    run = run.model_copy(update={"device": DeviceOptions()})
+    return build_phase(options, run, SoloGroup(torch.device("cpu")))
 
 
-def look_at_data(phase: PhaseRun, *, max_samples: int, clock: Clock) -> Sample:
+def look_at_data(phase: Phase, *, max_samples: int, clock: Clock) -> Sample:
     """Read the beginning of the data."""
     with phase.loader.epoch(0) as batches:
         return take_sample(
@@ -79,10 +83,10 @@ def look_at_data(phase: PhaseRun, *, max_samples: int, clock: Clock) -> Sample:
         )
 
 
-def table_loads(phase: PhaseRun, sample: Sample, *, placement: Placement) -> tuple[TableLoad, ...]:
+def table_loads(phase: Phase, sample: Sample, *, placement: Placement) -> tuple[TableLoad, ...]:
     """Return what a batch asks of every table, and how large tables will be."""
-    assert isinstance(phase.strategy, SingleStrategy)
-    stores = phase.strategy.stores
+    assert isinstance(phase.state, HeldState)
+    stores = phase.state.stores
     return tuple(
         _table_load(table, sample, stores[table.name], placement=placement)
         for table in phase.model.embedding_collection().tables.values()

@@ -4,13 +4,14 @@ import contextlib
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from pydantic import Field, ValidationError
 
+from fleetrec.checkpoint.staging import writable_folder
 from fleetrec.config.options import Options
+from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.fault_points import fault_point
 from fleetrec.embedding.native_store import TableCut
@@ -134,27 +135,40 @@ class LiveCut:
                 unknown = request.tables.keys() - cut.tables.keys()
                 if unknown:
                     raise WireError(f"no table is called {min(unknown)!r}")
-                self._written = {
-                    name: _write_table(cut.tables[name], Path(request.target) / name, table)
-                    for name, table in request.tables.items()
-                }
+                self._written = self._write_tables(cut, request)
             records = {name: record.to_plain() for name, record in self._written.items()}
         return Message(kind=Kind.OK, arrays=[as_bytes({"tables": records})])
 
-    def finish(self, request: "CommitRequest") -> None:
+    def finish(self, shard: Shard, request: "CommitRequest") -> None:
         """Commit the cut if it was published, and let it go."""
         if self._cut is None or self._token != request.token:
             return  # the answer to an earlier request was lost
-        if request.published:
+        if request.published and self._written is not None:
             for name, cut in self._cut.tables.items():
                 cut.commit(request.fingerprints[name])
+        elif request.published:  # replayed, or restarted since: it no longer knows what changes
+            for store in shard.stores.values():
+                store.continue_from(None)
         self.drop()
 
     def drop(self) -> None:
         """Let the cut go; what it held belongs to the next one."""
+        if self._cut is not None:
+            for cut in self._cut.tables.values():
+                cut.close()
         self._cut = None
         self._written = None
         self._token = ""
+
+    def _write_tables(self, cut: ShardCut, request: SaveRequest) -> dict[str, ShardRecord]:
+        try:
+            return {
+                name: _write_table(cut.tables[name], storage.join(request.target, name), table)
+                for name, table in request.tables.items()
+            }
+        except OSError as error:  # the cut is gone with it
+            self.drop()
+            raise CheckpointError(f"cannot be written: {error}") from error
 
     @contextlib.contextmanager
     def _turn(self, timeout_s: float) -> Iterator[bool]:
@@ -166,10 +180,12 @@ class LiveCut:
                 self._writing.release()
 
 
-def _write_table(cut: TableCut, directory: Path, table: SaveTable) -> ShardRecord:
-    directory.mkdir(parents=True, exist_ok=True)
-    record = cut.write_shard(directory, parent=table.parent, shards_each=table.shards_each)
-    fault_point("save")
+def _write_table(cut: TableCut, url: str, table: SaveTable) -> ShardRecord:
+    with writable_folder(url) as directory:
+        record = cut.write_shard(
+            directory, parent=table.parent, shards_each=table.shards_each, num_threads=1
+        )
+        fault_point("save")
     return record
 
 

@@ -1,9 +1,12 @@
-"""A process of a job that serves parameters, as a launcher told it to."""
+"""A process of a job that serves parameters, where its place says."""
 
+import contextlib
 import logging
 import signal
+import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from fleetrec.core.env import (
@@ -15,7 +18,7 @@ from fleetrec.core.env import (
     read_token,
 )
 from fleetrec.core.errors import CheckpointError
-from fleetrec.core.topology import Topology
+from fleetrec.core.place import Place
 from fleetrec.server.endpoint import Security
 from fleetrec.server.journal import JournalError
 from fleetrec.server.serve import SNAPSHOT_BYTES, ServerOptions, serve
@@ -23,33 +26,32 @@ from fleetrec.server.serve import SNAPSHOT_BYTES, ServerOptions, serve
 logger = logging.getLogger(__name__)
 
 
-def run_server(topology: Topology, *, initial: Path | None) -> None:
-    """Serve where the launcher says that a server keeps what it holds."""
-    directory = read_state_path()
-    if directory is not None:
-        serve_until_stopped(topology, directory, initial=initial)
-        return
-    logger.warning("%s is not set: what this server holds dies with it", STATE)
-    with tempfile.TemporaryDirectory(prefix="fleetrec-server-") as folder:
-        serve_until_stopped(topology, Path(folder), initial=initial)
+def run_server(place: Place, *, initial: str | None) -> None:
+    """Serve with the state folder of the launcher; without one, the state is not durable."""
+    with _logging_to_stdout():
+        directory = read_state_path()
+        if directory is not None:
+            serve_until_stopped(place, directory, initial=initial)
+            return
+        logger.warning("%s is not set: what this server holds dies with it", STATE)
+        with tempfile.TemporaryDirectory(prefix="fleetrec-server-") as folder:
+            serve_until_stopped(place, Path(folder), initial=initial)
 
 
-def serve_until_stopped(
-    topology: Topology, directory: Path, *, initial: Path | None = None
-) -> None:
+def serve_until_stopped(place: Place, directory: Path, *, initial: str | None = None) -> None:
     """Serve until all workers have finished, or SIGTERM or SIGINT comes.
 
-    A folder that is not empty is taken up: then the server is one that was restarted.
+    From a folder that is not empty the server recovers: then it was restarted.
     """
     is_stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: is_stopped.set())
     directory.mkdir(parents=True, exist_ok=True)
     options = ServerOptions(
-        index=topology.index,
-        num_servers=topology.num_servers,
-        num_workers=topology.num_workers,
-        endpoint=topology.server_endpoints[topology.index],
+        index=place.rank,
+        num_servers=place.num_servers,
+        num_workers=place.num_workers,
+        endpoint=place.server_endpoints[place.rank],
         directory=directory,
         initial=initial,
         status=read_status_path(),
@@ -63,6 +65,25 @@ def serve_until_stopped(
             f"{error}; what servers keep cannot be used: remove {directory.parent}, then --resume "
             "goes on from the last checkpoint"
         ) from error
+
+
+@contextlib.contextmanager
+def _logging_to_stdout() -> Iterator[None]:
+    """Show log lines in a program that has not set up logging; a launcher keeps them."""
+    package = logging.getLogger("fleetrec")
+    if package.hasHandlers():
+        yield
+        return
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(asctime)s - %(levelname)s: %(message)s"))
+    before = package.level
+    package.addHandler(handler)
+    package.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        package.setLevel(before)
+        package.removeHandler(handler)
 
 
 def _security() -> Security:

@@ -342,11 +342,12 @@ class Service:
         return self._cut.write(message, timeout_s=self._options.patience_s)
 
     def _commit(self, message: Message) -> Message:
-        request = read_commit(message, self._held())
+        shard = self._held()
+        request = read_commit(message, shard)
         with self._changed:
             self._workers.check_alive(message.worker, message.incarnation)
             self._journal(message)
-            self._cut.finish(request)
+            self._cut.finish(shard, request)
             self._snapshot_if_due()
         return Message(kind=Kind.OK)
 

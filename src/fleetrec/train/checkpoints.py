@@ -1,7 +1,6 @@
 """Find, open and read checkpoints."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from fleetrec.checkpoint.folder import Folder, is_published, open_folder
@@ -87,7 +86,7 @@ def matching_phase(checkpoint: Folder, phase: Phase) -> str:
         if len(candidates) == 1:
             return candidates[0]
     raise CheckpointError(
-        f"{checkpoint.path}: holds the phases {', '.join(phases)}; none of them is "
+        f"{checkpoint.name}: holds the phases {', '.join(phases)}; none of them is "
         f"{phase.name!r}, and the model does not tell which to take"
     )
 
@@ -103,7 +102,7 @@ def progress_in(checkpoint: Folder) -> Progress:
     try:
         return Progress.from_dict(meta["progress"] if "progress" in meta else meta["position"])
     except (KeyError, TypeError) as error:
-        raise CheckpointError(f"{checkpoint.path}: damaged: it has no progress") from error
+        raise CheckpointError(f"{checkpoint.name}: damaged: it has no progress") from error
 
 
 def worker_progress_in(checkpoint: Folder) -> tuple[Progress, ...]:
@@ -115,4 +114,4 @@ def worker_progress_in(checkpoint: Folder) -> tuple[Progress, ...]:
 
 def url_of(checkpoint: Folder) -> str:
     """Return where a checkpoint is."""
-    return str(Path(checkpoint.path))
+    return checkpoint.url

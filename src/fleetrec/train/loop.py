@@ -205,11 +205,11 @@ class Loop:
             fraction=max(of_epochs, of_steps),
         )
 
-    def _dump_path(self, phase: Phase, spec: PassSpec) -> Path | None:
+    def _dump_path(self, phase: Phase, spec: PassSpec) -> str | None:
         if self._run.dump_path is None:
             return None
         suffix = f"_{phase.name}" if len(self._phases) > 1 else ""
-        return Path(f"{self._run.dump_path}_epoch_{spec.name}{suffix}")
+        return f"{self._run.dump_path}_epoch_{spec.name}{suffix}"
 
 
 def with_prefetch(batches: Iterator[Batch], stepper: Stepper) -> Iterator[Batch]:

@@ -213,11 +213,11 @@ class Evaluation:
             fraction=done / len(self._checkpoints),
         )
 
-    def _dump_path(self, name: str) -> Path | None:
+    def _dump_path(self, name: str) -> str | None:
         path = self._run.dump_path
         if path is None or len(self._checkpoints) == 1:
             return path
-        return path.with_name(f"{path.name}_{name}")
+        return f"{path}_{name}"
 
 
 def _rules_path(journal: Path | None) -> Path | None:

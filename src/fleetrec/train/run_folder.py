@@ -2,17 +2,25 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fleetrec.core.errors import CheckpointError
+from fleetrec.core.place import Place
+from fleetrec.core.storage import SEPARATOR, is_local, join, local_path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """``logs/<model>.<runner>/``."""
+    """``logs/<model>.<runner>/``; the report may be elsewhere, also at a URL.
+
+    ``files`` are texts by name that a run leaves there.
+    """
 
     path: Path
+    report_folder: str | None = None
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def log(self) -> Path:
@@ -25,9 +33,9 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
-    def report(self) -> Path:
+    def report(self) -> str:
         """The page for people."""
-        return self.path / "report.html"
+        return join(self.report_folder or self.path, "report.html")
 
     @property
     def checkpoints(self) -> Path:
@@ -43,12 +51,21 @@ class RunFolder:
         """Return where the processes of a job of this shape keep what outlives them."""
         return self.servers / f"{num_workers}x{num_servers}"
 
+    def metric_journal(self, place: Place) -> Path | None:
+        """Return the file for metrics of single steps; None where nothing else stores steps."""
+        if not place.server_endpoints:
+            return None
+        folder = self.state_of(num_workers=place.num_workers, num_servers=place.num_servers)
+        return folder / f"worker.{place.rank}.counted"
+
     def begin(self, run_id: str, *, fresh: bool) -> None:
         """Note the identity of the run; a fresh run starts with empty logs."""
         self.path.mkdir(parents=True, exist_ok=True)
         if fresh:
             for path in (self.log, self.metrics):
                 path.unlink(missing_ok=True)
+        for name, text in self.files.items():
+            (self.path / name).write_text(text, encoding="utf-8")
         self._identity.write_text(json.dumps({"run_id": run_id}) + "\n", encoding="utf-8")
 
     def run_id(self) -> str | None:
@@ -64,3 +81,14 @@ class RunFolder:
     @property
     def _identity(self) -> Path:
         return self.path / "run.json"
+
+
+def run_folder_of(model_dir: str) -> RunFolder:
+    """Return the run folder of a model folder: itself, or for a URL one under ``logs``.
+
+    Logs grow line by line, which storage behind URLs cannot; the report goes there.
+    """
+    if is_local(model_dir):
+        return RunFolder(path=local_path(model_dir))
+    name = model_dir.rpartition(SEPARATOR)[2].strip("/").replace("/", ".")
+    return RunFolder(path=Path("logs") / name, report_folder=model_dir)

@@ -40,10 +40,10 @@ def load_warm_start(phase: Phase, checkpoint: Folder, options: WarmStartOptions)
     loaded = phase.state.load_variables(renamed(saved, checkpoint, phase, options.renames), wanted)
     missing = [name for name in wanted if name not in loaded]
     if missing and options.variables:
-        raise CheckpointError(f"{checkpoint.path}: has no fitting {', '.join(missing)}")
+        raise CheckpointError(f"{checkpoint.name}: has no fitting {', '.join(missing)}")
     if missing:
         shown = ", ".join(phase.model.variable_name(name) for name in missing)
-        logger.warning("not in %s, or of another shape: %s", checkpoint.path, shown)
+        logger.warning("not in %s, or of another shape: %s", checkpoint.name, shown)
     return f"{len(loaded)} of {len(wanted)} variables: {', '.join(loaded) or 'none fits'}"
 
 

@@ -157,12 +157,12 @@ def test_the_workspace_is_put_into_lists_and_nested_values(job_file, tmp_path):
     (run,) = decode_file(job_file(change)).runs
     assert run.phases[0].model.act == f"{tmp_path}/x"
     assert run.save.feeds == (f"{tmp_path}/y",)
-    assert run.save.inference_path == tmp_path / "z"
+    assert run.save.inference_path == str(tmp_path / "z")
 
 
 def test_the_workspace_is_put_into_values_of_the_command_line(job_file, tmp_path):
     (run,) = decode_file(job_file(), "runner.train.save_checkpoint_path={workspace}/c").runs
-    assert run.save.checkpoint_path == tmp_path / "c"
+    assert run.save.checkpoint_path == str(tmp_path / "c")
 
 
 def test_a_workspace_may_be_written_with_backslashes(job_file, tmp_path, monkeypatch):
@@ -391,3 +391,9 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text("- a\n")
     assert problems(path) == ["job.yaml: expected a mapping with mode, runner, phase, ..."]
+
+
+def test_credentials_in_a_url_are_refused_and_not_shown(job_file):
+    (problem,) = problems(job_file(), "runner.train.save_checkpoint_path=sftp://me:secret@host/x")
+    assert "expected a URL without credentials" in problem
+    assert problem.endswith("got 'sftp://***@host/x'")

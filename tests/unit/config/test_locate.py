@@ -53,7 +53,7 @@ def test_a_folder_means_its_config_yaml(tmp_path):
 
 def test_a_folder_without_config_yaml_is_refused(tmp_path):
     (tmp_path / "mine").mkdir()
-    assert refusal("mine") == "-m mine: the folder holds no config.yaml"
+    assert refusal("mine") == "-m mine: the folder holds no config.yaml and no pipeline.config"
 
 
 def test_the_zoo_holds_dnn():
@@ -120,7 +120,7 @@ def test_a_yaml_that_is_not_there_is_refused_without_a_hint():
 
 
 def test_an_empty_name_is_refused():
-    assert refusal("") == "-m: expected a yaml file, a folder or a model such as rank/dnn"
+    assert refusal("") == "-m: expected a job file, a folder or a model such as rank/dnn"
 
 
 def test_nothing_outside_the_zoo_is_found_by_name():

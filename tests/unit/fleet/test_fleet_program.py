@@ -73,8 +73,8 @@ def test_a_saved_program_is_loaded_by_another(dataset, tmp_path):
     assert fleet.infer_from_dataset(other, dataset) == expected
 
 
-def test_a_figure_that_does_not_exist_is_refused(dataset):
-    with pytest.raises(ConfigError, match="fetch_list: no figure is called 'auc'; known: AUC"):
+def test_a_metric_that_does_not_exist_is_refused(dataset):
+    with pytest.raises(ConfigError, match="fetch_list: no metric is called 'auc'; known: AUC"):
         Fleet().train_from_dataset(make_program(), dataset, fetch_list=["auc"], print_period=1)
     with pytest.raises(ConfigError, match="fetch_info: expected 1 names, got 2"):
         Fleet().train_from_dataset(
@@ -90,5 +90,5 @@ def test_what_needs_data_or_servers_says_so(tmp_path):
         fleet.save_persistables(program, str(tmp_path / "model"), mode=1)
     with pytest.raises(RuntimeError, match=r"call fleet.init\(\) first"):
         fleet.distributed_optimizer(Adam(), StrategyFactory.create_sync_strategy())
-    with pytest.raises(RuntimeError, match=r"workers meet between fleet\.init_worker"):
+    with pytest.raises(RuntimeError, match=r"workers communicate between fleet\.init_worker"):
         fleet.barrier_worker()

@@ -84,7 +84,7 @@ def joined(endpoint, model, *, mode="async", pull_ahead=True):
         device=torch.device("cpu"),
         seed=0,
         cluster=Cluster(
-            topology=make_topology([endpoint]),
+            place=make_topology([endpoint]),
             mode=mode,
             client=ClientOptions(token=TOKEN),
             communicator=CommunicatorOptions(pull_ahead=pull_ahead),

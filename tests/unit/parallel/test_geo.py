@@ -44,7 +44,7 @@ def two_workers(directory, *, push_steps, own_optimizer=None):
                 device=torch.device("cpu"),
                 seed=0,
                 cluster=Cluster(
-                    topology=make_topology(endpoints, index=index, num_workers=2),
+                    place=make_topology(endpoints, index=index, num_workers=2),
                     mode="geo",
                     client=ClientOptions(token=TOKEN),
                     geo_push_steps=push_steps,
@@ -102,5 +102,5 @@ def test_tables_that_choose_their_ids_are_refused():
             optimizer=OptimizerOptions(),
             device=torch.device("cpu"),
             seed=0,
-            cluster=Cluster(topology=make_topology(["127.0.0.1:1"]), mode="geo"),
+            cluster=Cluster(place=make_topology(["127.0.0.1:1"]), mode="geo"),
         )

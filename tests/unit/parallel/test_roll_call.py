@@ -4,11 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from fleetrec.parallel.ranks import Ranks
 from torch.distributed import TCPStore
 
 from fleetrec.core.errors import LostRankError
-from fleetrec.core.topology import RankPlace
+from fleetrec.core.place import Place
+from fleetrec.parallel.rank_comm import RankComm
 from fleetrec.parallel.roll_call import call_roll
 
 COUNT = 3
@@ -53,12 +53,12 @@ def test_others_do_not_take_an_earlier_first_rank_for_their_own(port):
 
 
 def test_a_store_that_nobody_opened_is_named():
-    place = RankPlace(index=1, count=2, store="127.0.0.1:1")
+    place = Place(rank=1, num_workers=2, store="127.0.0.1:1")
     with pytest.raises(LostRankError, match=r"rank 1 of 2 cannot reach .* 127\.0\.0\.1:1: "):
-        Ranks(place, device=torch.device("cpu"), timeout_s=0.5)
+        RankComm(place, device=torch.device("cpu"), timeout_s=0.5)
 
 
 def test_a_store_cannot_be_opened_twice(port):
-    place = RankPlace(index=0, count=2, store=f"127.0.0.1:{port}", hosts_store=True)
+    place = Place(rank=0, num_workers=2, store=f"127.0.0.1:{port}", is_store_host=True)
     with pytest.raises(LostRankError, match=f"rank 0 of 2 cannot open .* 127.0.0.1:{port}: "):
-        Ranks(place, device=torch.device("cpu"), timeout_s=0.5)
+        RankComm(place, device=torch.device("cpu"), timeout_s=0.5)

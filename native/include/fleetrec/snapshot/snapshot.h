@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "fleetrec/snapshot/shard_format.h"
+#include "fleetrec/table/cut_content.h"
 #include "fleetrec/table/table.h"
 
 namespace fleetrec {
@@ -22,6 +25,7 @@ struct SnapshotTarget {
   // The shards that this process writes; others write the rest of them.
   std::uint32_t first_shard = 0;
   std::optional<std::uint32_t> last_shard = std::nullopt;  // that of all
+  std::size_t num_threads = 0;  // that write; 0: as many as there are cores
 };
 
 struct SnapshotStats {
@@ -33,38 +37,65 @@ struct SnapshotStats {
   std::vector<std::uint32_t> crcs;  // of the files
 };
 
+// What a table held when it was cut.
+struct CutStats {
+  std::size_t num_rows = 0;
+  std::size_t num_candidates = 0;
+  TableCounts counts;
+};
+
 // A line in the history of a table: what changes behind it belongs to the next delta.
+//
+// A cut fixes the content of the table without copying it: whatever other threads do to the table
+// from here on, `write_snapshot` writes the table as it was here, bit for bit. Until that has
+// happened, or the cut is released, a row is copied before it first changes; a table has one such
+// cut at a time. The table must outlive the cut.
 class Cut {
  public:
   // Notes where the table stands and raises its version; first to `least`, so that the parts of a
-  // table in several processes can be cut under one number.
+  // table in several processes can be cut under one number. Throws std::logic_error if another cut
+  // of the table is still to be written.
   explicit Cut(Table& table, std::uint32_t least = 0);
+  Cut(const Cut&) = delete;
+  Cut& operator=(const Cut&) = delete;
+  ~Cut();
 
   const CutMark& parent() const { return parent_; }
   std::uint32_t version() const { return version_; }
-  // Throws std::logic_error if the table was cleared, or another cut committed, since.
-  void check_current(const Table& table) const;
+  const CutStats& stats() const { return stats_; }
+
+  // Gives up the content, unless it is written by now; waits for a write that is under way. A cut
+  // that was written can still be committed.
+  void release();
 
  private:
+  void let_go();
+
+  Table& table_;
   CutMark parent_;
   std::uint32_t version_;
   std::uint64_t num_clears_;
+  CutStats stats_;
   std::vector<std::size_t> num_tombstones_;  // by bucket
+  std::mutex mutex_;                         // of what follows; taken before that of the table
+  std::shared_ptr<CutContent> content_;
   std::optional<std::uint64_t> fingerprint_;
 
-  friend void commit_cut(Table& table, const Cut& cut, std::optional<std::uint64_t> fingerprint);
+  friend void commit_cut(Table& table, Cut& cut, std::optional<std::uint64_t> fingerprint);
   friend SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& target);
 };
 
-// Writes the table as it is now; it is locked meanwhile. Throws WriteFault, and removes what it
-// wrote; std::logic_error for a delta without a parent. Changes nothing in the table.
+// Writes the table as it was at the cut, once; other threads may go on changing it. Throws
+// WriteFault, and removes what it wrote; std::logic_error for a delta without a parent, or one
+// whose parent is no longer that of the table. Afterwards, and also after a failure, the cut is
+// released.
 SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& target);
 
 // Makes what was written the parent of the next delta, and forgets the tombstones from before the
 // cut. To be called when the files are published; with the fingerprint of all files, if other
-// processes wrote some of them.
-void commit_cut(Table& table, const Cut& cut,
-                std::optional<std::uint64_t> fingerprint = std::nullopt);
+// processes wrote some of them. Throws std::logic_error if the table was cleared, or another cut
+// committed, since the cut.
+void commit_cut(Table& table, Cut& cut, std::optional<std::uint64_t> fingerprint = std::nullopt);
 
 // Replaces the table by a base and the deltas that follow it. Throws FormatFault for files that are
 // damaged, missing, of another table or out of order; then the table is empty.

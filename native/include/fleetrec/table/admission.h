@@ -40,6 +40,9 @@ class Candidates {
   // Counts one sight of the id and returns its counter, valid until the next call.
   const Candidate& count(std::uint64_t id, std::uint32_t now, bool is_click);
 
+  // Returns the counter of an id; its `show` is 0 if there is none.
+  Candidate get(std::uint64_t id) const;
+
   // Adds one as it is; its id must not be there, its show not 0.
   void insert(const Candidate& candidate);
 

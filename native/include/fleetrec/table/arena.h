@@ -23,6 +23,9 @@ class Arena {
   // Gives everything back; what was handed out is gone.
   void clear();
 
+  // Gives back what is here, and takes what another one has, which is empty then.
+  void take_over(Arena& other);
+
   // All that was taken from the system, whether or not it was touched.
   std::size_t num_bytes() const { return num_bytes_; }
 

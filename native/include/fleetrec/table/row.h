@@ -51,7 +51,7 @@ class Row {
   std::span<float> state(const RowLayout& layout) const {
     return {weights() + layout.dim, layout.state_size};
   }
-  const float* address() const { return first_; }
+  float* address() const { return first_; }
 
  private:
   float* first_ = nullptr;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -67,6 +68,8 @@ struct Bucket {
   std::size_t num_rows = 0;
   TableCounts counts;
 };
+
+class CutContent;
 
 class Table {
  public:
@@ -134,16 +137,25 @@ class Table {
   Row see(const Sight& sight, Row row) {
     if (!row) row = admit(sight);
     if (!row) return row;
+    touch(row);
     RowHeader& header = row.header();
     header.show += 1.0f;
     header.click += sight.is_click ? 1.0f : 0.0f;
     header.last_seen = std::max(header.last_seen, sight.now);
-    header.version = version_;
     return row;
+  }
+
+  // Marks a row as changed. To be called before it changes: a cut may still need it as it is.
+  void touch(Row row) {
+    if (row.header().version != version_) [[unlikely]]
+      touch_first(row);
   }
 
   // Makes a row with first weights and state; the id must have none.
   Row create(std::uint64_t id, Place place);
+
+  // The same for an id that may be waiting for admission; it waits no longer.
+  Row create_now(std::uint64_t id, Place place);
 
   // The same without first values: the caller sets all of weights and state.
   Row add(std::uint64_t id, Place place);
@@ -156,6 +168,9 @@ class Table {
 
   // Removes a row and leaves a tombstone.
   void evict(std::uint64_t id, Place place);
+
+  // Forgets the ids of a bucket that wait for a row and were seen last before `time`.
+  void forget_candidates(std::uint32_t bucket, std::uint32_t time);
 
   std::size_t size() const;
   std::size_t num_candidates() const;
@@ -178,6 +193,10 @@ class Table {
   const CutMark& last_cut() const { return last_cut_; }
   void set_last_cut(const CutMark& cut) { last_cut_ = cut; }
 
+  // Who wants to know what the table held at a cut; nobody: nullptr.
+  const std::shared_ptr<CutContent>& cut_content() const { return cut_content_; }
+  void set_cut_content(std::shared_ptr<CutContent> content);
+
   // How often all rows were forgotten: who keeps rows or numbers of them notices.
   std::uint64_t num_clears() const { return num_clears_; }
 
@@ -197,6 +216,9 @@ class Table {
   // Counts an id that has no row; makes one if that is enough.
   Row admit(const Sight& sight);
 
+  // The first time that a row changes since the last cut.
+  void touch_first(Row row);
+
   TableOptions options_;
   GuardedOptimizer optimizer_;
   RowLayout layout_;
@@ -206,6 +228,7 @@ class Table {
   std::uint32_t version_ = 1;
   std::atomic<std::uint64_t> num_removals_ = 0;  // buckets may be cleared out by several threads
   CutMark last_cut_;
+  std::shared_ptr<CutContent> cut_content_;
   std::uint64_t num_clears_ = 0;
   std::mutex mutex_;
 };

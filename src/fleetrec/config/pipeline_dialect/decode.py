@@ -42,8 +42,8 @@ from fleetrec.config.pipeline_dialect.translate import DataTranslator, input_pat
 from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_options
 from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
+from fleetrec.config.processes import Processes
 from fleetrec.core.errors import ConfigError
-from fleetrec.core.processes import Processes
 
 PHASE = "model"  # what the weights of a pipeline are called in a checkpoint
 ONE_PROCESS = Processes()
@@ -77,7 +77,7 @@ class DecodedPipeline:
 
     job: Job
     text: str
-    model_dir: Path
+    model_dir: str
 
 
 def decode_pipeline(
@@ -116,7 +116,7 @@ def decode_pipeline(
             notices=(*plainer.notices, *translator.notices),
         ),
         text=to_text(tree, schema),
-        model_dir=Path(pipeline.model_dir),
+        model_dir=pipeline.model_dir,
     )
 
 

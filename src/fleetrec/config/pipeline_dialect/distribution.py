@@ -6,7 +6,7 @@ from typing import Literal
 from fleetrec.config.job import ClusterOptions
 from fleetrec.config.pipeline_dialect.train import TrainConfig
 from fleetrec.config.problems import Problems
-from fleetrec.core.processes import Processes
+from fleetrec.config.processes import Processes
 
 Engine = Literal["single", "local_cluster", "cluster"]
 
@@ -42,11 +42,13 @@ def distribute(train: TrainConfig, processes: Processes) -> Distribution:
     return Distribution(
         engine="local_cluster" if processes.is_local else "cluster",
         cluster=_cluster(train, processes, num_workers),
-        num_steps=steps_of_one_worker(train, num_workers=num_workers),
+        num_steps=steps_of_one_worker(
+            train, num_workers=num_workers, has_servers=_has_servers(train, processes)
+        ),
     )
 
 
-def steps_of_one_worker(train: TrainConfig, *, num_workers: int) -> int | None:
+def steps_of_one_worker(train: TrainConfig, *, num_workers: int, has_servers: bool) -> int | None:
     """Return after how many steps a worker stops; None if the data decides.
 
     With servers ``num_steps`` counts the batches of all workers. Where all ranks make every step
@@ -54,7 +56,7 @@ def steps_of_one_worker(train: TrainConfig, *, num_workers: int) -> int | None:
     """
     if not train.num_steps:
         return None
-    if train.train_distribute in WITH_SERVERS:
+    if has_servers:
         return -(-train.num_steps // num_workers)
     return train.num_steps
 
@@ -78,6 +80,10 @@ def distribution_notices(train: TrainConfig, processes: Processes, problems: Pro
     num_workers = distribution.cluster.num_workers
     if distribution.engine == "single" and strategy != "NoStrategy":
         say("train_distribute", f"{strategy} in one process; --num_workers N starts N here")
+    is_collective = distribution.cluster.fleet_mode == "collective"
+    if distribution.engine == "cluster" and strategy == "NoStrategy" and is_collective:
+        text = f"the launcher has started no servers: {num_workers} ranks make every step together"
+        say("train_distribute", text)
     if strategy != "NoStrategy" and train.sync_replicas and "sync_replicas" in given:
         meaning = (
             "workers of PSStrategy never wait for each other; NoStrategy lets them"
@@ -96,13 +102,23 @@ def distribution_notices(train: TrainConfig, processes: Processes, problems: Pro
     return found
 
 
+def _has_servers(train: TrainConfig, processes: Processes) -> bool:
+    """Return True if workers push to servers.
+
+    NoStrategy leaves it to the launcher: workers that were started without servers are ranks.
+    """
+    if train.train_distribute == "NoStrategy" and not processes.is_local:
+        return bool(processes.num_servers)
+    return train.train_distribute in WITH_SERVERS
+
+
 def _ranks_per_worker(train: TrainConfig) -> int:
     return max(1, train.num_gpus_per_worker) if train.train_distribute in SEVERAL_GPUS else 1
 
 
 def _cluster(train: TrainConfig, processes: Processes, num_workers: int) -> ClusterOptions:
     strategy = train.train_distribute
-    if strategy in WITH_SERVERS:
+    if _has_servers(train, processes):
         is_sync = strategy == "NoStrategy" and train.sync_replicas
         return ClusterOptions(
             num_workers=num_workers,

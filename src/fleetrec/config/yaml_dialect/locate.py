@@ -8,6 +8,7 @@ from fleetrec.core.errors import ConfigError
 
 PACKAGE = Path(__file__).parents[2]
 ZOO = PACKAGE / "models"
+JOB_FILES = ("config.yaml", "pipeline.config")  # of a workspace, of a model folder
 MAX_NAME = 255  # what a file system takes
 
 
@@ -26,18 +27,19 @@ def zoo_names() -> tuple[str, ...]:
 
 
 def locate_job(text: str) -> Located:
-    """Find the job file of ``-m``: a yaml, a folder that holds config.yaml, or a zoo name."""
+    """Find the job file of ``-m``: a file, a folder that holds one, or a zoo name."""
     if not text:
-        raise ConfigError(["-m: expected a yaml file, a folder or a model such as rank/dnn"])
+        raise ConfigError(["-m: expected a job file, a folder or a model such as rank/dnn"])
     path = Path(text)
     if len(path.name) > MAX_NAME:
         raise ConfigError([f"-m {text[:MAX_NAME]}...: no such file, folder or model"])
     if path.is_file():
         return Located(path=path)
     if path.is_dir():
-        if (path / "config.yaml").is_file():
-            return Located(path=path / "config.yaml")
-        raise ConfigError([f"-m {text}: the folder holds no config.yaml"])
+        for name in JOB_FILES:
+            if (path / name).is_file():
+                return Located(path=path / name)
+        raise ConfigError([f"-m {text}: the folder holds no {' and no '.join(JOB_FILES)}"])
     found = _in_zoo(text.removesuffix("/config.yaml"))
     if found is None:
         raise ConfigError([f"-m {text}: no such file, folder or model{_zoo_hint(text)}"])

@@ -301,7 +301,7 @@ def run_options(
         resume=resume_options(runner),
         warm_start=warm_start_options(runner),
         print_interval=runner.print_interval,
-        dump_path=_path(runner.runner_result_dump_path),
+        dump_path=runner.runner_result_dump_path,
         show_costs=top.debug,
         evaluation=evaluation,
     )

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
+from fleetrec.config.processes import Processes
 from fleetrec.core.errors import ConfigError
-from fleetrec.core.processes import Processes
 from fleetrec.models.pipeline_classes import pipeline_classes
 from making_pipelines import MODELS, write_pipeline
 

@@ -1,4 +1,4 @@
-"""Tell in one process what another one writes into metrics.jsonl."""
+"""Report in one process what another one appends to metrics.jsonl."""
 
 import json
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ from typing import Any
 from fleetrec.train.events import Observer, PassDone
 
 
-class Follower:
-    """Reads a file that grows, and passes on what is new: passes, and what was saved."""
+class MetricsTail:
+    """Reads a growing file and reports what is new: finished passes, and what was saved."""
 
     def __init__(self, path: Path, observer: Observer) -> None:
         self._path = path
         self._observer = observer
         self._offset = path.stat().st_size if path.is_file() else 0
 
-    def look(self) -> None:
-        """Pass on the lines that were finished since the last look."""
+    def poll(self) -> None:
+        """Report the lines that were completed since the last call."""
         if not self._path.is_file():
             return
         with self._path.open("rb") as stream:
@@ -25,9 +25,9 @@ class Follower:
             lines, newline, _ = stream.read().rpartition(b"\n")
         self._offset += len(lines) + len(newline)
         for line in lines.splitlines():
-            self._tell(json.loads(line))
+            self._report(json.loads(line))
 
-    def _tell(self, record: Mapping[str, Any]) -> None:
+    def _report(self, record: Mapping[str, Any]) -> None:
         if record["event"] == "saved":
             self._observer.saved(record["what"], record["path"], epoch=record["epoch"])
         elif record["event"] == "pass":

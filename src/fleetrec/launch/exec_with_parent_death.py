@@ -1,4 +1,4 @@
-"""Becomes a command that dies with its supervisor: ``enter.py SUPERVISOR COMMAND...``.
+"""Executes a command that dies with its supervisor: ``... SUPERVISOR_PID COMMAND...``.
 
 Run by path, without the package, so that it costs next to nothing.
 """
@@ -13,13 +13,13 @@ CANNOT_START = 127  # as a shell says it
 
 
 def main() -> None:
-    """Ask the kernel for the signal, then make room for the command."""
+    """Ask the kernel for SIGKILL on the death of the parent, then become the command."""
     supervisor, *command = sys.argv[1:]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(supervisor):  # it died before we asked
         sys.exit(CANNOT_START)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)  # a job in the background must hear Ctrl-C too
+        signal.signal(number, signal.SIG_DFL)  # a background job inherits SIGINT ignored
     try:
         os.execvp(command[0], command)
     except OSError as error:

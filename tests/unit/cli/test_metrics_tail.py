@@ -1,15 +1,15 @@
-"""One process tells what another writes, line by line."""
+"""One process reports what another writes, line by line."""
 
 import json
 import math
 
-from fleetrec.cli.follow import Follower
+from fleetrec.cli.metrics_tail import MetricsTail
 from fleetrec.train.events import Interval, PassDone, Place
 from fleetrec.train.observers import JsonObserver
 
 
-class Told:
-    """Keeps what it is told."""
+class Recorder:
+    """Keeps what it is seen."""
 
     def __init__(self):
         self.passes = []
@@ -47,47 +47,47 @@ def make_interval():
     )
 
 
-def test_passes_and_what_was_saved_are_told_as_they_were_written(tmp_path):
-    told = Told()
-    follower = Follower(tmp_path / "metrics.jsonl", told)
-    follower.look()  # nothing is there yet
+def test_passes_and_saved_paths_are_reported_as_they_were_written(tmp_path):
+    seen = Recorder()
+    tail = MetricsTail(tmp_path / "metrics.jsonl", seen)
+    tail.poll()  # nothing is there yet
     writer = JsonObserver(tmp_path / "metrics.jsonl")
     writer.interval(make_interval())
     writer.pass_done(make_done(AUC=0.75))
-    follower.look()
+    tail.poll()
     writer.saved("checkpoint", tmp_path / "0", epoch=0)
-    follower.look()
-    follower.look()
-    assert told.passes == [make_done(AUC=0.75)]
-    assert told.paths == [("checkpoint", str(tmp_path / "0"), 0)]
+    tail.poll()
+    tail.poll()
+    assert seen.passes == [make_done(AUC=0.75)]
+    assert seen.paths == [("checkpoint", str(tmp_path / "0"), 0)]
 
 
 def test_an_undefined_figure_is_undefined_again(tmp_path):
-    told = Told()
-    follower = Follower(tmp_path / "metrics.jsonl", told)
+    seen = Recorder()
+    tail = MetricsTail(tmp_path / "metrics.jsonl", seen)
     JsonObserver(tmp_path / "metrics.jsonl").pass_done(make_done(AUC=math.nan))
-    follower.look()
-    assert math.isnan(told.passes[0].figures["AUC"])
+    tail.poll()
+    assert math.isnan(seen.passes[0].figures["AUC"])
 
 
 def test_half_a_line_waits_for_its_end(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    told = Told()
-    follower = Follower(path, told)
+    seen = Recorder()
+    tail = MetricsTail(path, seen)
     line = json.dumps({"event": "saved", "what": "checkpoint", "path": "p", "epoch": 1})
     path.write_text(line[:20])
-    follower.look()
-    assert told.paths == []
+    tail.poll()
+    assert seen.paths == []
     path.write_text(line + "\n")
-    follower.look()
-    assert told.paths == [("checkpoint", "p", 1)]
+    tail.poll()
+    assert seen.paths == [("checkpoint", "p", 1)]
 
 
-def test_what_was_there_before_is_not_told_again(tmp_path):
+def test_what_was_there_before_is_not_reported_again(tmp_path):
     path = tmp_path / "metrics.jsonl"
     JsonObserver(path).pass_done(make_done(AUC=0.5))
-    told = Told()
-    follower = Follower(path, told)
+    seen = Recorder()
+    tail = MetricsTail(path, seen)
     JsonObserver(path).pass_done(make_done(AUC=0.6))
-    follower.look()
-    assert [done.figures for done in told.passes] == [{"AUC": 0.6}]
+    tail.poll()
+    assert [done.figures for done in seen.passes] == [{"AUC": 0.6}]

@@ -1,7 +1,7 @@
 """Kills process groups when the supervisor is gone; run by path, without the package.
 
-Reads lines from its input: ``+12`` means that group 12 is to die with the supervisor, ``-12`` that
-it is over. The end of the input is the end of the supervisor.
+Reads lines from its input: ``+12`` adds process group 12 to those that die with the supervisor,
+``-12`` removes it. The end of the input is the end of the supervisor.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import sys
 
 
 def main() -> None:
-    """Wait for the end, then kill what is left."""
+    """Wait for the end of the input, then kill the groups that are left."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()

@@ -1,36 +1,48 @@
-"""Which processes of a job run on which machine."""
+"""Which replicas of a job run on which machine."""
 
 import dataclasses
 from collections.abc import Sequence
 
-from fleetrec.core.env import is_port
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.launchers.values import LOOPBACK, is_port
 from fleetrec.core.partition import contiguous_block
-from fleetrec.launch.job import Part
 
-LOOPBACK = "127.0.0.1"
 FIRST_PORT = 6170  # where machines must agree without talking
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
+class LocalReplicas:
+    """The replicas of a job that one machine runs, by their numbers."""
+
+    servers: tuple[int, ...]
+    workers: tuple[int, ...]
+    is_only_machine: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
     """Where the servers of a job listen, and what one of its machines runs."""
 
     num_workers: int
-    endpoints: tuple[str, ...]  # port 0 stands for any free one
-    part: Part
+    endpoints: tuple[str, ...]  # of all servers; port 0 stands for any free one
+    local: LocalReplicas
+
+    @property
+    def num_servers(self) -> int:
+        """Servers of the job."""
+        return len(self.endpoints)
 
 
-def place(
+def assign_replicas(
     *,
-    worker_num: int,
-    server_num: int,
+    num_workers: int,
+    num_servers: int = 0,
     endpoints: Sequence[str] = (),
     node_ip: str = LOOPBACK,
     node_ips: Sequence[str] = (LOOPBACK,),
     start_port: int | None = None,
-) -> Machines:
-    """Share workers and servers among machines: blocks in their order, the first ones larger.
+) -> Placement:
+    """Assign workers and servers to machines: contiguous blocks, the first ones larger.
 
     Every machine computes the same, so that the same command on each makes one job.
     """
@@ -46,17 +58,17 @@ def place(
         is_free = start_port is None and len(node_ips) == 1
         endpoints = tuple(
             f"{ip}:{0 if is_free else (start_port or FIRST_PORT) + number}"
-            for place, ip in enumerate(node_ips)
-            for number in range(len(contiguous_block(server_num, place, len(node_ips))))
+            for machine, ip in enumerate(node_ips)
+            for number in range(len(contiguous_block(num_servers, machine, len(node_ips))))
         )
     own = node_ips.index(node_ip)
-    return Machines(
-        num_workers=worker_num,
+    return Placement(
+        num_workers=num_workers,
         endpoints=tuple(endpoints),
-        part=Part(
+        local=LocalReplicas(
             servers=tuple(i for i, e in enumerate(endpoints) if e.rpartition(":")[0] == node_ip),
-            workers=tuple(contiguous_block(worker_num, own, len(node_ips))),
-            is_whole=len(node_ips) == 1,
+            workers=tuple(contiguous_block(num_workers, own, len(node_ips))),
+            is_only_machine=len(node_ips) == 1,
         ),
     )
 

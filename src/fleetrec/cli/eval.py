@@ -1,0 +1,128 @@
+"""``fleetrec eval``: the metrics of one checkpoint."""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from fleetrec.cli.job import load_requested
+from fleetrec.cli.logs import console_logging
+from fleetrec.cli.process import run_process
+from fleetrec.cli.train_eval import joined
+from fleetrec.config.job import Job, RunOptions
+from fleetrec.config.load import PIPELINE_FILE, JobRequest
+from fleetrec.config.pipeline_dialect.decode import Changes
+from fleetrec.core import storage
+from fleetrec.core.errors import CheckpointError, ConfigError
+from fleetrec.core.place import Place
+from fleetrec.train.checkpoints import (
+    checkpoints_below,
+    open_checkpoint,
+    open_newest,
+    progress_in,
+    published_below,
+    url_of,
+)
+from fleetrec.train.evaluate import write_result
+from fleetrec.train.events import Interval, PassDone, StepInfo
+from fleetrec.train.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+LOGS = Path("logs")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalRequest:
+    """What was typed."""
+
+    source: str | None
+    model_dir: str | None = None
+    eval_input_path: Sequence[str] | None = None
+    checkpoint: str | None = None
+    result_name: str = "eval_result.txt"
+    overrides: Sequence[str] = ()
+
+    def job_request(self) -> JobRequest:
+        """Return the job to load: that of the model folder, if it holds one."""
+        source = self.source
+        if self.model_dir is not None and (Path(self.model_dir) / PIPELINE_FILE).is_file():
+            source = str(Path(self.model_dir) / PIPELINE_FILE)
+        if source is None:
+            raise ConfigError(["--pipeline_config_path or --model_dir: required, but missing"])
+        changes = Changes(model_dir=self.model_dir, eval_input_path=joined(self.eval_input_path))
+        return JobRequest(
+            source=source, overrides=self.overrides, changes=changes, purpose="evaluate"
+        )
+
+
+def evaluate_checkpoint(request: EvalRequest) -> None:
+    """Evaluate one checkpoint, and write its metrics into the folder of the model or of the run."""
+    job = load_requested(request.job_request())
+    with console_logging():
+        for notice in job.notices:
+            logger.warning("%s", notice)
+        for run in job.runs:
+            _evaluate(job, run, request)
+
+
+def _evaluate(job: Job, run: RunOptions, request: EvalRequest) -> None:
+    target = job.folder or LOGS / f"{job.workspace.name}.{run.name}"
+    # The logs of the training are in the folder of the model: those of an evaluation are below.
+    folder = RunFolder(path=target if job.folder is None else target / run.name)
+    url = _checkpoint(run, folder, request.checkpoint)
+    warm_start = run.warm_start.model_copy(update={"url": url})
+    metrics = MetricsObserver()
+    run_process(
+        run.model_copy(update={"warm_start": warm_start}),
+        Place(),
+        folder=folder,
+        resume=False,
+        observers=(metrics,),
+    )
+    step = progress_in(open_checkpoint(url)).step
+    path = str(target / request.result_name)
+    for name, value in sorted(write_result(path, metrics.values(), step=step).items()):
+        logger.info("%s = %.6g", name, value)
+    logger.info("written to %s", path)
+
+
+def _checkpoint(run: RunOptions, folder: RunFolder, given: str | None) -> str:
+    """Return the checkpoint to evaluate: the given one, or the newest that the job names."""
+    if given is not None:
+        return url_of(open_newest(given))
+    folders = [text.replace("{folder}", str(folder.path)) for text in run.resume.folders]
+    if run.resume.prefix is not None:
+        return url_of(open_newest(folders[0], prefix=run.resume.prefix))
+    if run.warm_start.url is not None:
+        return checkpoints_below(run.warm_start.url)[-1]
+    found = [url for one in folders if storage.exists(one) for url in published_below(one)]
+    if not found:
+        raise CheckpointError(f"no checkpoint in {', '.join(folders)}; give --checkpoint_path")
+    return max(found, key=lambda url: progress_in(open_checkpoint(url)).step)
+
+
+class MetricsObserver:
+    """Collects the metrics of an evaluation."""
+
+    def __init__(self) -> None:
+        self._passes: list[PassDone] = []
+
+    def step(self, info: StepInfo) -> None:
+        """Ignore steps."""
+
+    def interval(self, interval: Interval) -> None:
+        """Ignore intervals."""
+
+    def pass_done(self, done: PassDone) -> None:
+        """Collect the metrics of a pass."""
+        self._passes.append(done)
+
+    def saved(self, what: str, url: str, *, epoch: int) -> None:
+        """Ignore what was saved."""
+
+    def values(self) -> dict[str, float]:
+        """Return the metrics; of several phases, with the phase before the name."""
+        if len(self._passes) == 1:
+            return dict(self._passes[0].metrics)
+        return {f"{p.phase}/{name}": v for p in self._passes for name, v in p.metrics.items()}

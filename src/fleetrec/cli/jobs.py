@@ -1,0 +1,216 @@
+"""A job, from its file to its results: which runs it has, and which processes make each of them."""
+
+import dataclasses
+import functools
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TypeVar
+
+from fleetrec.cli.job import load_requested
+from fleetrec.cli.logs import console_logging
+from fleetrec.cli.run_cluster import run_cluster
+from fleetrec.config.job import Job, RunOptions
+from fleetrec.config.load import JobRequest, probably_starts_processes, without_model_classes
+from fleetrec.core.env import read_place
+from fleetrec.core.errors import ConfigError, UnavailableError
+from fleetrec.core.exit import exit_now
+from fleetrec.core.place import Place
+from fleetrec.train.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+LOGS = Path("logs")
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobStart:
+    """How a job is started.
+
+    ``command`` is that of a process which takes part in it, and ``only`` the runner that such a
+    process is for.
+    """
+
+    command: tuple[str, ...]
+    resume: bool = False
+    log_dir: Path | None = None
+    only: str | None = None
+    notices: Sequence[str] = ()
+
+    def child_command(self, run: RunOptions) -> tuple[str, ...]:
+        """Return the command of a process that takes part in one run."""
+        resume = (run.resume.flag,) if self.resume and run.kind == "train" else ()
+        return (*self.command, "--only", run.name, *resume)
+
+    def folder(self, job: Job, run: RunOptions) -> RunFolder:
+        """Return the folder of a run: that of the job, or one of its own."""
+        path = job.folder or (self.log_dir or LOGS) / f"{job.workspace.name}.{run.name}"
+        return RunFolder(path=path, files=job.files)
+
+    def process_logs(self, job: Job) -> Path:
+        """Return where the processes of a run write their logs."""
+        return self.log_dir or (LOGS if job.folder is None else job.folder / LOGS)
+
+
+def run_job(request: JobRequest, start: JobStart) -> None:
+    """Run the runs of a job in order; the first failure ends it."""
+    place = read_place()
+    load = functools.partial(load_checked, request, place, only=start.only, resume=start.resume)
+    # The supervisor of other processes needs no models: another process loads them for the checks.
+    is_light = (
+        _is_alone(place) and probably_starts_processes(request) and "torch" not in sys.modules
+    )
+    job = in_child(functools.partial(_without_models, load)) if is_light else load()
+    with console_logging():
+        if place is None or not place.is_supervised:  # else the supervisor has logged them
+            for notice in (*job.notices, *start.notices):
+                logger.warning("%s", notice)
+        for index, run in enumerate(job.runs):
+            folder = start.folder(job, run)
+            if is_supervised_here(run, place):
+                run_cluster(
+                    run,
+                    folder,
+                    command=start.child_command(run),
+                    resume=start.resume,
+                    log_dir=start.process_logs(job),
+                )
+                continue
+            own = place_in_run(run, place)
+            if own is None:
+                logger.info("runner %s is one process: worker 0 runs it", run.name)
+                continue
+            from fleetrec.cli.process import run_process  # loads torch: not for a supervisor
+
+            loaded = load().runs[index] if is_light else run
+            run_process(loaded, own, folder=folder, resume=start.resume)
+    if place is not None:
+        exit_now(0)  # a launcher waits for the end of this process
+
+
+def load_checked(
+    request: JobRequest, place: Place | None = None, *, only: str | None = None, resume: bool = True
+) -> Job:
+    """Load a job and refuse what cannot run here, before anything runs.
+
+    Without ``resume`` the folders of new runs are checked, too.
+    """
+    job = load_requested(request)
+    if only is not None:
+        job = job.model_copy(update={"runs": tuple(run for run in job.runs if run.name == only)})
+    if not _is_alone(place) and all(run.engine == "single" for run in job.runs):
+        assert place is not None
+        raise ConfigError(
+            [
+                f"{job.source}: its runners are one process, but {place.launcher} has started "
+                f"{place.num_workers} workers; use class: cluster_train, or start one process"
+            ]
+        )
+    for run in job.runs:
+        check_run(run, place)
+        if place is None and not resume:
+            from fleetrec.cli.new_run import check_new_run
+
+            check_new_run(run)
+    return job
+
+
+def check_run(run: RunOptions, place: Place | None) -> None:
+    """Refuse what the processes of a run cannot do, or what does not fit how they were started."""
+    where = f"runner {run.name}"
+    if run.engine == "cluster" and place is None:
+        raise UnavailableError(
+            f"{where}: class cluster cannot be submitted in this version; start the same command "
+            "on each machine by torchrun (fleet_mode: collective) or with TRAINING_ROLE and the "
+            "other variables that docs/launching.md lists, or use class: local_cluster"
+        )
+    if not is_collective(run) and run.engine != "single":
+        _check_servers(run, where)
+    if place is not None and run.engine != "single" and not _is_alone(place):
+        _check_place(run, place, where)
+    _check_devices(run, place)
+
+
+def _check_servers(run: RunOptions, where: str) -> None:
+    if run.cluster.fleet_mode != "ps":
+        raise UnavailableError(
+            f"{where}: fleet_mode {run.cluster.fleet_mode} is not available; use fleet_mode: ps"
+        )
+    if run.device.kind == "gpu":
+        raise UnavailableError(
+            f"{where}: workers of parameter servers compute on the CPU; use device: cpu, or "
+            "fleet_mode: collective"
+        )
+
+
+def _check_place(run: RunOptions, place: Place, where: str) -> None:
+    if is_collective(run) and place.server_endpoints:
+        raise ConfigError(
+            [
+                f"{where}: trains by ranks without servers, but {place.launcher} has started "
+                f"{place.num_servers} servers; start the ranks by torchrun"
+            ]
+        )
+    if not is_collective(run) and not place.server_endpoints:
+        raise ConfigError(
+            [
+                f"{where}: trains with parameter servers, but {place.launcher} has started "
+                f"{place.num_workers} ranks without any; use fleet_mode: collective (in a "
+                "pipeline: another train_distribute), or start servers"
+            ]
+        )
+
+
+def _check_devices(run: RunOptions, place: Place | None) -> None:
+    if run.device.kind == "cpu":
+        return
+    from fleetrec.parallel.device import resolve_device
+
+    num_here = run.cluster.num_workers if is_supervised_here(run, place) else 1
+    for index in range(num_here):
+        resolve_device(run.device, local_index=index)
+
+
+def is_collective(run: RunOptions) -> bool:
+    """Return whether the workers of a run are ranks that make every step together."""
+    return run.cluster.fleet_mode == "collective"
+
+
+def is_supervised_here(run: RunOptions, place: Place | None) -> bool:
+    """Return whether this process starts those of a run: nothing else has started several."""
+    return run.engine == "local_cluster" and _is_alone(place)
+
+
+def place_in_run(run: RunOptions, place: Place | None) -> Place | None:
+    """Return the place of this process in a run; None if it has no part in it.
+
+    A run of one process is run by worker 0 of a job of several processes.
+    """
+    if place is None:
+        return Place()
+    if run.engine != "single":
+        return place
+    return Place() if place.role == "worker" and place.rank == 0 else None
+
+
+def _is_alone(place: Place | None) -> bool:
+    """Return whether nothing but this process was started: a launcher may start just one."""
+    return place is None or (place.is_only_process and not place.is_supervised)
+
+
+def _without_models(load: Callable[[], Job]) -> Job:
+    return without_model_classes(load())
+
+
+def in_child(function: Callable[[], ResultT]) -> ResultT:
+    """Return the result of a function that a forked process calls.
+
+    What the function imports, and the memory that it takes, is gone with that process.
+    """
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("fork")) as pool:
+        return pool.submit(function).result()

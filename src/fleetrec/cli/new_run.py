@@ -1,0 +1,24 @@
+"""Whether a new run may begin."""
+
+from fleetrec.config.job import RunOptions
+from fleetrec.core import storage
+from fleetrec.core.errors import ConfigError
+from fleetrec.train.checkpoints import step_checkpoints
+
+
+def check_new_run(run: RunOptions) -> None:
+    """Refuse to train into a folder in which a later run could not tell old checkpoints from new.
+
+    That is so where checkpoints are found by their step alone.
+    """
+    if run.kind != "train" or run.resume.prefix is None:
+        return
+    for folder in run.resume.folders:
+        found = step_checkpoints(folder, prefix=run.resume.prefix)
+        if found:
+            raise ConfigError(
+                [
+                    f"model_dir {folder} holds {storage.name_of(found[0])} of an earlier run; go "
+                    f"on with {run.resume.flag}, or choose another folder with --model_dir"
+                ]
+            )

@@ -1,0 +1,50 @@
+"""Who watches a run: log lines in the style of its dialect, and a list of what it saved."""
+
+import logging
+
+from fleetrec.config.job import RunOptions
+from fleetrec.train.events import Interval, Observer, PassDone, StepInfo
+from fleetrec.train.observers import LogObserver, StepLogObserver
+from fleetrec.train.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+
+def log_observer(run: RunOptions) -> Observer:
+    """Return the observer that writes log lines as the job's dialect has them."""
+    if run.log_style == "steps":
+        return StepLogObserver(interval=run.print_interval)
+    return LogObserver(num_phases=len(run.phases))
+
+
+class OutputsObserver:
+    """Remembers the newest checkpoint, inference model, ... that a run has published."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, str] = {}
+
+    def step(self, info: StepInfo) -> None:
+        """Ignore steps."""
+
+    def interval(self, interval: Interval) -> None:
+        """Ignore intervals."""
+
+    def pass_done(self, done: PassDone) -> None:
+        """Ignore passes."""
+
+    def saved(self, what: str, url: str, *, epoch: int) -> None:  # noqa: ARG002
+        """Remember where it is."""
+        self._newest[what] = url
+
+    def log(self) -> None:
+        """Write where the newest ones are."""
+        for what, url in sorted(self._newest.items()):
+            logger.info("%-16s %s", f"{what}:", url)
+
+
+def log_finish(run: RunOptions, folder: RunFolder, outputs: OutputsObserver) -> None:
+    """Write that a run has finished, and where its results are."""
+    logger.info("Runner %s Finish", run.name)
+    outputs.log()
+    logger.info("logs:            %s", folder.path)
+    logger.info("report:          %s", folder.report)

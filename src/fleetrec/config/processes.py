@@ -1,0 +1,23 @@
+"""How many processes a run has: as many as were asked for, or as a launcher has started."""
+
+import dataclasses
+
+from fleetrec.core.place import Place
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Processes:
+    """Workers and servers of a run.
+
+    ``num_servers`` is None where nothing was said about servers; 0 means that there are none. If
+    not ``is_local``, a launcher has started the processes already, on whatever machines.
+    """
+
+    num_workers: int = 1
+    num_servers: int | None = None
+    is_local: bool = True
+
+
+def started_processes(place: Place) -> Processes:
+    """Return the processes that a launcher has started."""
+    return Processes(num_workers=place.num_workers, num_servers=place.num_servers, is_local=False)

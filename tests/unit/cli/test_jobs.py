@@ -1,0 +1,102 @@
+"""Which processes make a run, and what is refused before any of them starts."""
+
+import pytest
+
+from fleetrec.cli.jobs import check_run, in_child, is_supervised_here, place_in_run
+from fleetrec.config.job import ClusterOptions, DeviceOptions, RunOptions
+from fleetrec.core.errors import ConfigError, FleetRecError, UnavailableError
+from fleetrec.core.place import Place
+
+SERVERS = ("127.0.0.1:1",)
+WORKER_0 = Place(num_workers=2, server_endpoints=SERVERS)
+WORKER_1 = Place(rank=1, num_workers=2, server_endpoints=SERVERS)
+SERVER_0 = Place(role="server", num_workers=2, server_endpoints=SERVERS)
+RANK_0 = Place(num_workers=2, store="127.0.0.1:2", launcher="torchrun")
+ONLY = Place(store="127.0.0.1:2", launcher="torchrun")
+
+
+def make_run(engine="single", fleet_mode="ps", device="cpu"):
+    return RunOptions(
+        name="train",
+        kind="train",
+        engine=engine,
+        phases=(),
+        cluster=ClusterOptions(num_workers=2, fleet_mode=fleet_mode),
+        device=DeviceOptions(kind=device),
+    )
+
+
+@pytest.mark.parametrize("place", [WORKER_0, WORKER_1, SERVER_0])
+def test_every_process_takes_its_place_in_a_run_of_several(place):
+    assert place_in_run(make_run("cluster"), place) is place
+    assert place_in_run(make_run("local_cluster"), place) is place
+
+
+def test_a_run_of_one_process_is_run_by_worker_0():
+    run = make_run("single")
+    assert place_in_run(run, None) == Place()
+    assert place_in_run(run, WORKER_0) == Place()
+    assert place_in_run(run, WORKER_1) is None
+    assert place_in_run(run, SERVER_0) is None
+
+
+@pytest.mark.parametrize(
+    ("engine", "place", "expected"),
+    [
+        ("local_cluster", None, True),
+        ("local_cluster", ONLY, True),  # srun and torchrun may start one process
+        ("local_cluster", WORKER_0, False),
+        ("local_cluster", Place(is_supervised=True), False),
+        ("single", None, False),
+        ("cluster", None, False),
+    ],
+)
+def test_processes_are_started_here_unless_they_were_started(engine, place, expected):
+    assert is_supervised_here(make_run(engine), place) is expected
+
+
+@pytest.mark.parametrize(
+    ("run", "place", "message"),
+    [
+        (make_run("cluster"), None, "cannot be submitted in this version"),
+        (make_run("local_cluster", "pslib"), None, "fleet_mode pslib is not available"),
+        (make_run("local_cluster", device="gpu"), None, "use device: cpu, or fleet_mode: coll"),
+        (make_run("single", device="gpu"), None, "PyTorch finds no GPU here"),
+        (make_run("local_cluster", "collective", device="gpu"), None, "finds no GPU here"),
+        (make_run("cluster", "collective"), WORKER_0, "fleetrec has started 1 servers"),
+        (make_run("cluster", "ps"), RANK_0, "torchrun has started 2 ranks without any"),
+    ],
+)
+def test_what_cannot_run_is_refused(run, place, message):
+    with pytest.raises(FleetRecError, match=message):
+        check_run(run, place)
+
+
+@pytest.mark.parametrize(
+    ("run", "place"),
+    [
+        (make_run(), None),
+        (make_run("local_cluster"), None),
+        (make_run("cluster"), WORKER_0),
+        (make_run("cluster", "collective"), RANK_0),
+        (make_run("cluster", "ps"), ONLY),
+    ],
+)
+def test_what_can_run_is_accepted(run, place):
+    check_run(run, place)
+
+
+def _refuse():
+    raise ConfigError(["one", "two"])
+
+
+def test_errors_of_a_child_are_raised_here():
+    with pytest.raises(ConfigError) as caught:
+        in_child(_refuse)
+    assert caught.value.problems == ("one", "two")
+    with pytest.raises(UnavailableError, match="nothing"):
+        in_child(_unavailable)
+
+
+def _unavailable():
+    raise UnavailableError("nothing")
