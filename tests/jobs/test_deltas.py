@@ -105,23 +105,26 @@ def test_a_run_resumed_from_a_delta_ends_equal(config, monkeypatch, tmp_path, nu
     assert resumed == unbroken(config, *GROWING, monkeypatch=monkeypatch, tmp_path=tmp_path)
 
 
-def test_the_first_checkpoint_of_a_resumed_run_is_a_base(config, monkeypatch):
-    stopped(config, monkeypatch=monkeypatch, num_steps=21)
-    assert kinds("steps/epoch_1_batch_5", "steps/epoch_1_batch_6") == ["delta", "base"]
+def test_a_resumed_run_continues_the_chain(config, monkeypatch):
+    stopped(config, monkeypatch=monkeypatch, num_steps=18)
+    assert kinds("steps/epoch_1_batch_0", "steps/epoch_1_batch_3") == ["delta", "delta"]
     run(config, resume=True)
-    assert kinds("steps/epoch_1_batch_10", "ckpt/1") == ["base", "delta"]
+    assert kinds("steps/epoch_1_batch_5", "steps/epoch_1_batch_10") == ["base", "delta"]
 
 
-def test_a_checkpoint_that_takes_the_place_of_one_it_builds_on_is_a_base(config, monkeypatch):
+def test_a_run_stopped_right_after_a_checkpoint_saves_no_second_one(config, monkeypatch):
     stopped(config, monkeypatch=monkeypatch, num_steps=6)  # batch 5 has just been saved
-    assert kinds("steps/epoch_0_batch_0", "steps/epoch_0_batch_5") == ["base", "base"]
+    assert sorted(path.name for path in Path("steps").iterdir()) == [
+        "epoch_0_batch_0",
+        "epoch_0_batch_5",
+    ]
 
 
 def test_a_parent_that_was_deleted_is_not_built_on(config, monkeypatch):
     with monkeypatch.context() as context:
         context.setattr(
             "fleetrec.train.observers.JsonObserver.saved",
-            lambda _, what, path, *, epoch: path.name.endswith("batch_5") and shutil.rmtree(path),
+            lambda _, what, url, *, epoch: url.endswith("batch_5") and shutil.rmtree(url),
         )
         run(config, "runner.train.epochs=1")
     assert kinds("steps/epoch_0_batch_10", "ckpt/0") == ["base", "delta"]

@@ -248,7 +248,7 @@ def test_eval_evaluates_a_checkpoint_of_a_model_folder(tmp_path, paths):
     request = EvalRequest(
         source=None,
         model_dir=str(model),
-        checkpoint=model / "model.ckpt-0",
+        checkpoint=str(model / "model.ckpt-0"),
         result_name="first.txt",
     )
     evaluate_checkpoint(request)

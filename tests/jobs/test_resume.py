@@ -172,9 +172,9 @@ def test_resuming_another_job_says_what_differs(config):
         run(config, "dataset.data.batch_size=8", resume=True)
 
 
-def test_resuming_nothing_starts_anew(config, capsys):
+def test_resuming_nothing_starts_a_new_run(config, capsys):
     run(config, resume=True)
-    assert "starting anew" in capsys.readouterr().out
+    assert "no checkpoint to resume from" in capsys.readouterr().out
     assert Path("ckpt/2").is_dir()
 
 

@@ -4,12 +4,12 @@ import time
 
 import numpy as np
 import pytest
+from fleetrec.train.evaluator import Evaluator
+from fleetrec.train.passes import Surroundings
 from safetensors.numpy import load_file
 
 from fleetrec.cli.job import load_job
-from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observers
-from fleetrec.train.passes import Surroundings
 from fleetrec.train.run_folder import RunFolder
 from making import columns_of, make_data, make_job, run, tables_of, tensors_of, write_job
 from multiprocess.cluster import LocalCluster

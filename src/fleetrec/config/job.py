@@ -239,5 +239,5 @@ class Job(Options):
     workspace: Path
     runs: tuple[RunOptions, ...]
     notices: tuple[str, ...] = ()
-    folder: Path | None = None
+    folder: Url | None = None
     files: Mapping[str, str] = Field(default_factory=dict)
