@@ -1,11 +1,5 @@
 """Data on S3: a real server on this machine, spoken to over HTTP."""
 
-import contextlib
-import socket
-import subprocess
-import sys
-import time
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -26,53 +20,6 @@ pytestmark = [
 ]
 
 FORMATS = ("slots.gz", "table.csv", "table.parquet", "table.arrow")
-START_DEADLINE_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + START_DEADLINE_S
-        while not is_open(port):
-            assert server.poll() is None, "the server ended before it answered"
-            assert time.monotonic() < deadline, "the server does not answer"
-            time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(timeout=10)
-
-
-def is_open(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
-
-
-@pytest.fixture
-def bucket(endpoint, monkeypatch, tmp_path):
-    """A bucket of this test, and the environment by which users name server and credentials."""
-    settings = {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
-        "AWS_CONFIG_FILE": str(tmp_path / "none"),
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
-    name = f"b{time.monotonic_ns()}"
-    s3fs.S3FileSystem().mkdir(name)
-    yield name
-    s3fs.S3FileSystem.clear_instance_cache()
 
 
 def upload(bucket, name, content):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleetrec.core.faults import reach
+from fleetrec.core.storage import sync
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -20,17 +21,29 @@ def publish(directory: Path, write: Callable[[Path], None]) -> None:
     Readers see all of it or none, also where a folder of that name was there before; a crash
     leaves only a dot-folder to sweep.
     """
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    staging = make_hidden(directory)
     try:
-        staging.chmod(0o755)
         write(staging)
-        _sync_tree(staging)
-        reach("publish")
-        _replace(staging, directory)
-        _sync(directory.parent)
+        put_in_place(staging, directory)
     finally:
         shutil.rmtree(staging, ignore_errors=True)  # what is left: our failure, or the old folder
+
+
+def make_hidden(directory: Path) -> Path:
+    """Make a hidden folder beside ``directory``, in which its files are written."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    staging.chmod(0o755)
+    return staging
+
+
+def put_in_place(staging: Path, directory: Path) -> None:
+    """Sync a hidden folder, then give it its name; an old folder of that name takes the other."""
+    for path in [*staging.rglob("*"), staging]:
+        sync(path)
+    reach("publish")
+    _replace(staging, directory)
+    sync(directory.parent)
 
 
 def _replace(staging: Path, directory: Path) -> None:
@@ -60,16 +73,3 @@ def _exchange(a: Path, b: Path) -> bool:
     if code in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
         return False
     raise OSError(code, os.strerror(code), str(b))
-
-
-def _sync_tree(directory: Path) -> None:
-    for path in [*directory.rglob("*"), directory]:
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -27,6 +27,10 @@ class CheckpointError(FleetRecError):
     """A checkpoint is missing, damaged, or does not fit the model."""
 
 
+class MissingFileError(CheckpointError):
+    """A file or folder that was to be read is not there."""
+
+
 class MismatchError(CheckpointError):
     """A checkpoint is sound, but of something else than what is to go on from it."""
 

@@ -1,0 +1,127 @@
+"""A folder that is being written, and how it becomes visible in one step.
+
+Local folders are written as a hidden sibling that is renamed. Storage behind URLs mostly has no
+rename: there the files of a folder have a place of their own below it, which the manifest names,
+and the manifest is written last. docs/formats/checkpoint.md describes both.
+"""
+
+import contextlib
+import dataclasses
+import json
+import logging
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from fleetrec.checkpoint.publish import make_hidden, put_in_place
+from fleetrec.core import storage
+from fleetrec.core.errors import CheckpointError, FleetRecError
+from fleetrec.core.faults import reach
+
+logger = logging.getLogger(__name__)
+
+MANIFEST = "MANIFEST.json"
+ROOT_KEY = "root"  # of the manifest: where the files are, if not beside it
+_ROOT_NAME = re.compile(r"files-[0-9a-f]{16}")
+_HIDDEN_NAME = re.compile(r"\.(.+)\.[^.]+")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """The files of a folder before it is published.
+
+    Several processes may fill one staging at the same time: the one that created it sends ``url``
+    to the others, which call ``Staging.open``. One of them publishes it when all are done.
+    """
+
+    url: str  # the files are written below
+    target: str  # the folder that they will be
+
+    @classmethod
+    def create(cls, target: str | Path) -> Self:
+        """Begin to write the folder ``target``."""
+        target = storage.to_url(target)
+        if not storage.is_local(target):
+            return cls(url=storage.join(target, f"files-{uuid.uuid4().hex[:16]}"), target=target)
+        path = storage.local_path(target)
+        with storage.storage_errors(target, doing="written"):
+            return cls(url=str(make_hidden(path)), target=target)
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """Take part in writing a folder that another process has begun."""
+        parent, name = storage.parent_of(url), storage.name_of(url)
+        if not storage.is_local(url):
+            if _ROOT_NAME.fullmatch(name) is None:
+                raise CheckpointError(f"{storage.shown(url)}: not a folder that is being written")
+            return cls(url=url, target=parent)
+        hidden = _HIDDEN_NAME.fullmatch(name)
+        if hidden is None:
+            raise CheckpointError(f"{url}: not a folder that is being written")
+        if not storage.local_path(url).is_dir():
+            raise CheckpointError(
+                f"{url}: no such folder on this machine; processes on several machines need a "
+                "shared folder, or a URL such as s3://bucket/folder"
+            )
+        return cls(url=url, target=storage.join(parent, hidden[1]))
+
+    @property
+    def root(self) -> str:
+        """Return where the files will be, seen from the manifest."""
+        return "." if storage.is_local(self.url) else storage.name_of(self.url)
+
+    @contextlib.contextmanager
+    def folder(self, name: str = ".") -> Iterator[Path]:
+        """Lend a local folder; when the block ends, its files are under ``name`` in the staging."""
+        place = storage.join(self.url, name)
+        if not storage.is_local(place):
+            with tempfile.TemporaryDirectory(prefix="fleetrec-") as temporary:
+                yield Path(temporary)
+                storage.upload(Path(temporary), place)
+            return
+        with storage.storage_errors(place, doing="written"):
+            storage.local_path(place).mkdir(parents=True, exist_ok=True)
+        yield storage.local_path(place)
+
+    def publish(self, manifest: Mapping[str, Any]) -> None:
+        """Write the manifest and make the folder visible, in place of one that is there."""
+        rooted = dict(manifest) if self.root == "." else {**manifest, ROOT_KEY: self.root}
+        text = json.dumps(rooted, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        if storage.is_local(self.url):
+            _publish_local(storage.local_path(self.url), storage.local_path(self.target), text)
+        else:
+            reach("publish")
+            storage.write_bytes(storage.join(self.target, MANIFEST), text.encode())
+            self._delete_older_files()
+
+    def discard(self) -> None:
+        """Delete the files, where the folder is not to be published."""
+        storage.delete(self.url)
+
+    def _delete_older_files(self) -> None:
+        """Delete what an older folder of this name or a failed attempt has left."""
+        try:
+            for name in storage.list_names(self.target):
+                if name not in (MANIFEST, self.root):
+                    storage.delete(storage.join(self.target, name))
+        except FleetRecError as error:  # the new folder is complete, and readers see no other
+            logger.warning("files of an older attempt are left: %s", error)
+
+
+def delete_folder(url: str) -> None:
+    """Delete a published folder; a crash in between leaves nothing that looks published."""
+    storage.delete(storage.join(url, MANIFEST))
+    storage.delete(url)
+
+
+def _publish_local(staging: Path, directory: Path, manifest: str) -> None:
+    try:
+        with storage.storage_errors(str(directory), doing="written"):
+            (staging / MANIFEST).write_text(manifest, encoding="utf-8")
+            put_in_place(staging, directory)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)  # what is left: our failure, or the old folder
