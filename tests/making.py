@@ -9,10 +9,12 @@ from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
 from fleetrec.checkpoint.folder import open_folder
+from fleetrec.checkpoint.staging import Staging
 from fleetrec.checkpoint.tables import stored_tables
 from fleetrec.cli.job import load_job
 from fleetrec.cli.run import run_job
 from fleetrec.config.yaml_dialect.locate import ZOO
+from fleetrec.core.storage import local_copy
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.record import Chain, StoredTable, WrittenTable
 from fleetrec.embedding.snapshot import Columns, live_candidates, live_rows
@@ -85,20 +87,21 @@ def run(job: Path | str, *overrides: str, resume: bool = False) -> None:
     run_job(loaded, backend=None, resume=resume, log_dir=Path("logs"))
 
 
-def tensors_of(checkpoint: Path) -> dict[str, bytes]:
+def tensors_of(checkpoint: str | Path) -> dict[str, bytes]:
     """All tensors of a checkpoint and all columns of its tables, to the last bit."""
-    found = {
-        f"{path.relative_to(checkpoint)}:{name}": value
-        for path in sorted(checkpoint.rglob("*.safetensors"))
-        for name, value in load_file(path).items()
-    }
+    with local_copy(open_folder(checkpoint, kind="checkpoint").url_of(".")) as folder:
+        found = {
+            f"{path.relative_to(folder)}:{name}": value
+            for path in sorted(folder.rglob("*.safetensors"))
+            for name, value in load_file(path).items()
+        }
     for part, name, stored in tables_of(checkpoint):
         for column, value in columns_of(stored).items():
             found[f"{part}/tables/{name}:{column}"] = value
     return {name: value.tobytes() + str(value.dtype).encode() for name, value in found.items()}
 
 
-def tables_of(checkpoint: Path) -> list[tuple[str, str, StoredTable]]:
+def tables_of(checkpoint: str | Path) -> list[tuple[str, str, StoredTable]]:
     folder = open_folder(checkpoint, kind="checkpoint")
     return [
         (part, name, stored)
@@ -109,14 +112,16 @@ def tables_of(checkpoint: Path) -> list[tuple[str, str, StoredTable]]:
 
 def write_tables(strategy: Strategy, folder: Path) -> dict[str, StoredTable]:
     """Let the tables of a strategy write themselves, as a checkpoint does."""
-    written = strategy.write_tables(folder, parent=None)
+    staging = Staging.create(folder / "checkpoint")
+    written = strategy.write_tables(staging, "tables", parent=None)
+    tables = Path(staging.url) / "tables"
     return {
-        name: stored_table(folder / name, name=name, written=it) for name, it in written.items()
+        name: stored_table(tables / name, name=name, written=it) for name, it in written.items()
     }
 
 
 def stored_table(*directories: Path, name: str, written: WrittenTable) -> StoredTable:
-    chain = Chain(directories=directories, fingerprint=written.record.fingerprint)
+    chain = Chain(urls=tuple(map(str, directories)), fingerprint=written.record.fingerprint)
     return StoredTable(name=name, record=written.record, chain=chain)
 
 

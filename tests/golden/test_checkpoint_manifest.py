@@ -62,7 +62,8 @@ def test_the_record_of_a_table(tmp_path):
         written = []
 
         def fill(staging):
-            written.append(store.write(staging / "learn/tables/ads", parent=parent))
+            with staging.folder("learn/tables") as folder:
+                written.append(store.write(folder / "ads", parent=parent))
             return {"tables": {"learn": {"ads": written[0].record.to_plain()}}}
 
         write_folder(tmp_path / name, contents={}, meta={"kind": "checkpoint"}, fill=fill)

@@ -1,35 +1,41 @@
-"""A published folder: files, and a manifest that vouches for them.
+"""A published folder, at a path or a URL: files, and a manifest that vouches for them.
 
 Checkpoints and inference models are such folders; docs/formats/checkpoint.md writes the format
 down. Nothing here needs torch.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from fleetrec.checkpoint.publish import publish
-from fleetrec.core.errors import CheckpointError
+from fleetrec.checkpoint.staging import MANIFEST, ROOT_KEY, Staging
+from fleetrec.core import storage
+from fleetrec.core.errors import CheckpointError, MissingFileError
 
-MANIFEST = "MANIFEST.json"
 FORMAT_VERSIONS = MappingProxyType({"checkpoint": 2, "inference model": 1})
 
 # Writes files that carry checksums of their own; returns what the manifest says about them.
-Fill = Callable[[Path], Mapping[str, Any]]
+Fill = Callable[[Staging], Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Folder:
     """A published folder whose manifest has been read; files are read when asked for."""
 
-    path: Path
+    url: str
     meta: Mapping[str, Any]
     files: Mapping[str, Mapping[str, Any]]
+    root: str = "."  # where the files are, seen from the manifest
+
+    def url_of(self, name: str) -> str:
+        """Return where a file or a sub-folder is."""
+        return storage.join(self.url, self.root, name)
 
     def parts(self) -> list[str]:
         """Return the names of its sub-folders: in a checkpoint, the phases."""
@@ -37,86 +43,117 @@ class Folder:
 
     def read_bytes(self, name: str) -> bytes:
         """Return a file, checked against its checksum."""
-        path = self.path / name
+        url = self.url_of(name)
+        where = storage.shown(url)
         if name not in self.files:
-            raise CheckpointError(f"{path}: not listed in {MANIFEST}")
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise CheckpointError(f"{path}: cannot be read: {error}") from error
+            raise CheckpointError(f"{where}: not listed in {MANIFEST}")
+        with self._naming_a_replacement():
+            content = storage.read_bytes(url)
         if _describe(content) != self.files[name]:
-            raise CheckpointError(f"{path}: damaged: size or checksum is not as in {MANIFEST}")
+            raise CheckpointError(f"{where}: damaged: size or checksum is not as in {MANIFEST}")
         return content
 
     def check_sizes(self, part: str) -> None:
         """Check that the files below a sub-folder are those of the manifest, without reading."""
-        for name, listed in self.files.items():
-            path = self.path / name
-            if not name.startswith(f"{part}/"):
-                continue
-            try:
-                num_bytes = path.stat().st_size
-            except OSError as error:
-                raise CheckpointError(f"{path}: cannot be read: {error}") from error
+        expected = [name for name in self.files if name.startswith(f"{part}/")]
+        found = storage.sizes_below(self.url_of(part))  # one listing, not a request per file
+        for name in expected:
+            listed, where = self.files[name], storage.shown(self.url_of(name))
+            num_bytes = found.get(name.removeprefix(f"{part}/"))
+            if num_bytes is None:
+                raise CheckpointError(f"{where}: cannot be read: it is missing{self._hint()}")
             if not isinstance(listed, Mapping) or num_bytes != listed.get("bytes"):
-                raise CheckpointError(f"{path}: damaged: its size is not as in {MANIFEST}")
+                raise CheckpointError(f"{where}: damaged: its size is not as in {MANIFEST}")
+
+    @contextlib.contextmanager
+    def _naming_a_replacement(self) -> Iterator[None]:
+        try:
+            yield
+        except MissingFileError as error:
+            raise MissingFileError(f"{error}{self._hint()}") from error
+
+    def _hint(self) -> str:
+        """Return why files can be missing where each version of a folder has its own."""
+        return "" if self.root == "." else " (was the folder replaced or deleted meanwhile?)"
 
 
 def write_folder(
-    directory: Path,
+    url: str | Path,
     *,
     contents: Mapping[str, bytes],
     meta: Mapping[str, Any],
     fill: Fill | None = None,
 ) -> None:
     """Publish files and manifest as one folder; ``fill`` may add large files."""
+    staging = Staging.create(url)
+    try:
+        staging.publish(_fill(staging, contents, meta, fill))
+    except BaseException:
+        with contextlib.suppress(CheckpointError):  # the first error is the one to show
+            staging.discard()
+        raise
 
-    def write(staging: Path) -> None:
+
+def _fill(
+    staging: Staging,
+    contents: Mapping[str, bytes],
+    meta: Mapping[str, Any],
+    fill: Fill | None,
+) -> dict[str, Any]:
+    """Write all files; returns the manifest."""
+    with staging.folder() as folder:
         for name, content in contents.items():
-            path = staging / name
+            path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        more = {} if fill is None else fill(staging)
-        files = {name: _describe(content) for name, content in contents.items()}
-        for path in sorted(path for path in staging.rglob("*") if path.is_file()):
-            name = path.relative_to(staging).as_posix()
-            files.setdefault(name, {"bytes": path.stat().st_size})
-        version = FORMAT_VERSIONS[meta["kind"]]
-        manifest = {"format_version": version, **_finite({**meta, **more}), "files": files}
-        text = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
-        (staging / MANIFEST).write_text(text + "\n", encoding="utf-8")
-
-    publish(directory, write)
+    more = {} if fill is None else fill(staging)
+    files = {name: _describe(content) for name, content in contents.items()}
+    for name, num_bytes in storage.sizes_below(staging.url).items():
+        files.setdefault(name, {"bytes": num_bytes})
+    version = FORMAT_VERSIONS[meta["kind"]]
+    return {"format_version": version, **_finite({**meta, **more}), "files": files}
 
 
-def open_folder(directory: Path, *, kind: str) -> Folder:
+def open_folder(url: str | Path, *, kind: str) -> Folder:
     """Read the manifest of a checkpoint or an inference model."""
-    path = directory / MANIFEST
+    url = storage.to_url(url)
+    here, where = storage.shown(url), storage.shown(storage.join(url, MANIFEST))
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        content = storage.read_bytes(storage.join(url, MANIFEST))
+    except MissingFileError as error:
+        reason = "" if storage.is_local(url) else f": {error.__cause__}"
+        raise CheckpointError(f"{here}: no {kind} (it has no {MANIFEST}){reason}") from None
+    try:
+        manifest = json.loads(content.decode())
         version = manifest.pop("format_version")
         readable = FORMAT_VERSIONS.get(manifest.get("kind"), FORMAT_VERSIONS[kind])
         if version != readable:
             raise CheckpointError(
-                f"{path}: written in format {version}, this version reads format {readable}"
+                f"{where}: written in format {version}, this version reads format {readable}"
             )
         found, files = manifest["kind"], dict(manifest.pop("files"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise CheckpointError(f"{directory}: no {kind} (it has no {MANIFEST})") from None
+        root = str(manifest.pop(ROOT_KEY, "."))
     except KeyError as error:
-        raise CheckpointError(f"{path}: damaged: it has no {error}") from error
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{path}: damaged: {type(error).__name__}: {error}") from error
+        raise CheckpointError(f"{where}: damaged: it has no {error}") from error
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{where}: damaged: {type(error).__name__}: {error}") from error
     if found != kind:
-        raise CheckpointError(f"{directory}: expected kind {kind!r}, found {found!r}")
-    if any(Path(name).is_absolute() or ".." in Path(name).parts for name in files):
-        raise CheckpointError(f"{path}: damaged: a file lies outside the folder")
-    return Folder(path=directory, meta=manifest, files=files)
+        raise CheckpointError(f"{here}: expected kind {kind!r}, found {found!r}")
+    if any(Path(name).is_absolute() or ".." in Path(name).parts for name in (root, *files)):
+        raise CheckpointError(f"{where}: damaged: a file lies outside the folder")
+    return Folder(url=url, meta=manifest, files=files, root=root)
 
 
-def is_published(directory: Path) -> bool:
-    """Tell whether a folder is complete."""
-    return (directory / MANIFEST).is_file()
+def is_published(url: str | Path) -> bool:
+    """Return whether a folder is complete."""
+    return storage.exists(storage.join(url, MANIFEST))
+
+
+def published_names(url: str | Path) -> list[str]:
+    """Return the names of the published folders in a folder, sorted; none if it is missing."""
+    url = storage.to_url(url)
+    names = [name for name in storage.list_names(url) if not name.startswith(".")]
+    return [name for name in names if is_published(storage.join(url, name))]
 
 
 def _describe(content: bytes) -> dict[str, Any]:

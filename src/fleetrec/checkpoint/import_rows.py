@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fleetrec.checkpoint.folder import write_folder
+from fleetrec.checkpoint.staging import Staging
 from fleetrec.checkpoint.table_view import COLUMNS
 from fleetrec.checkpoint.tables import TABLES, table_folder
+from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, DataError
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.table import Initializer, RowOptimizer, TableConfig
@@ -24,13 +26,16 @@ PART = "imported"
 ARROW_MAGIC = b"ARROW1"
 
 
-def import_rows(source: Path, target: Path, *, table: str) -> int:
+def import_rows(source: str | Path, target: str | Path, *, table: str) -> int:
     """Make a checkpoint that holds one table; returns the number of rows.
 
     The rows have no optimizer state: a run takes them up in a warm start.
     """
-    if target.exists():
-        raise CheckpointError(f"{target}: is there already; name a folder to be made")
+    source, target = storage.to_url(source), storage.to_url(target)
+    if storage.exists(target):
+        raise CheckpointError(
+            f"{storage.shown(target)}: is there already; name a folder to be made"
+        )
     with _opened(source) as (schema, batches):
         _check_columns(source, schema)
         store: NativeStore | None = None
@@ -43,11 +48,12 @@ def import_rows(source: Path, target: Path, *, table: str) -> int:
         raise DataError(f"{source}: holds no rows")
     finished = store
 
-    def fill(staging: Path) -> dict[str, Any]:
-        written = finished.write(staging / table_folder(PART, table), parent=None)
+    def fill(staging: Staging) -> dict[str, Any]:
+        with staging.folder(table_folder(PART, "")) as folder:
+            written = finished.write(folder / table, parent=None)
         return {TABLES: {PART: {table: written.record.to_plain()}}}
 
-    meta = {"kind": "checkpoint", "imported_from": source.name}
+    meta = {"kind": "checkpoint", "imported_from": storage.name_of(source)}
     write_folder(target, contents={}, meta=meta, fill=fill)
     return len(store)
 
@@ -60,7 +66,7 @@ def _new_store(table: str, dim: int) -> NativeStore:
         raise DataError(f"--table: {error}") from error
 
 
-def _add(source: Path, store: NativeStore, batch: pa.RecordBatch, vectors: Array) -> None:
+def _add(source: str, store: NativeStore, batch: pa.RecordBatch, vectors: Array) -> None:
     width, dim = vectors.shape[1], store.dim
     if width != dim:
         raise DataError(f"{source}: vectors must be equally wide, got {sorted([dim, width])}")
@@ -77,17 +83,17 @@ def _add(source: Path, store: NativeStore, batch: pa.RecordBatch, vectors: Array
 
 
 @contextlib.contextmanager
-def _opened(source: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+def _opened(source: str) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Open a file of either kind, which its first bytes tell apart."""
     try:
-        with source.open("rb") as stream:
+        with _open(source) as stream:
             if stream.read(len(ARROW_MAGIC)) == ARROW_MAGIC:
                 stream.seek(0)
                 reader = pa.ipc.open_file(stream)
                 numbers = range(reader.num_record_batches)
                 yield reader.schema, _not_empty(map(reader.get_batch, numbers))
             else:
-                file = pq.ParquetFile(source)
+                file = pq.ParquetFile(stream)
                 yield file.schema_arrow, _not_empty(file.iter_batches())
     except FileNotFoundError:
         raise DataError(f"{source}: no such file") from None
@@ -96,11 +102,18 @@ def _opened(source: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]
         raise DataError(f"{source}: neither Parquet nor Arrow: {reason}") from error
 
 
+def _open(source: str) -> BinaryIO:
+    if storage.is_local(source):
+        return storage.open_read(source)
+    with storage.storage_errors(source, doing="opened", kind=DataError):
+        return storage.open_read(source)
+
+
 def _not_empty(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return (batch for batch in batches if batch.num_rows)
 
 
-def _check_columns(source: Path, schema: pa.Schema) -> None:
+def _check_columns(source: str, schema: pa.Schema) -> None:
     missing = [name for name in REQUIRED if name not in schema.names]
     unknown = [name for name in schema.names if name not in COLUMNS]
     twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
@@ -112,14 +125,14 @@ def _check_columns(source: Path, schema: pa.Schema) -> None:
             )
 
 
-def _ids(source: Path, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def _ids(source: str, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     column = batch.column("id")
     _check_type(source, "id", column, is_right=pa.types.is_integer(column.type), kind="integers")
     ids = column.to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(ids.astype(np.int64))  # of uint64 the same 64 bits
 
 
-def _vectors(source: Path, batch: pa.RecordBatch) -> Array:
+def _vectors(source: str, batch: pa.RecordBatch) -> Array:
     column = batch.column("vector")
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     is_right = any(is_kind(column.type) for is_kind in kinds)
@@ -135,7 +148,7 @@ def _vectors(source: Path, batch: pa.RecordBatch) -> Array:
     return np.ascontiguousarray(rows)
 
 
-def _counts(source: Path, batch: pa.RecordBatch, name: str) -> Array | None:
+def _counts(source: str, batch: pa.RecordBatch, name: str) -> Array | None:
     if name not in batch.schema.names:
         return None
     column = batch.column(name)
@@ -147,7 +160,7 @@ def _counts(source: Path, batch: pa.RecordBatch, name: str) -> Array | None:
     return np.ascontiguousarray(counts)
 
 
-def _times(source: Path, batch: pa.RecordBatch) -> npt.NDArray[np.uint32] | None:
+def _times(source: str, batch: pa.RecordBatch) -> npt.NDArray[np.uint32] | None:
     if "last_seen" not in batch.schema.names:
         return None
     column = batch.column("last_seen")
@@ -159,7 +172,7 @@ def _times(source: Path, batch: pa.RecordBatch) -> npt.NDArray[np.uint32] | None
     return np.ascontiguousarray(times.astype(np.uint32))
 
 
-def _check_type(source: Path, name: str, column: pa.Array, *, is_right: bool, kind: str) -> None:
+def _check_type(source: str, name: str, column: pa.Array, *, is_right: bool, kind: str) -> None:
     if not is_right:
         raise DataError(f"{source}: column {name!r} must hold {kind}, it holds {column.type}")
     if column.null_count:

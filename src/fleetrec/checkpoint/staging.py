@@ -49,7 +49,8 @@ class Staging:
             return cls(url=storage.join(target, f"files-{uuid.uuid4().hex[:16]}"), target=target)
         path = storage.local_path(target)
         with storage.storage_errors(target, doing="written"):
-            return cls(url=str(make_hidden(path)), target=target)
+            # Other processes may have another working directory.
+            return cls(url=str(make_hidden(path).absolute()), target=target)
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -83,8 +84,7 @@ class Staging:
                 yield Path(temporary)
                 storage.upload(Path(temporary), place)
             return
-        with storage.storage_errors(place, doing="written"):
-            storage.local_path(place).mkdir(parents=True, exist_ok=True)
+        storage.local_path(place).mkdir(parents=True, exist_ok=True)
         yield storage.local_path(place)
 
     def publish(self, manifest: Mapping[str, Any]) -> None:

@@ -18,6 +18,14 @@ from fleetrec._native import fold_ids
 from fleetrec.checkpoint.folder import is_published, open_folder
 from fleetrec.checkpoint.tables import stored_tables, table_parts
 from fleetrec.core.errors import CheckpointError
+from fleetrec.core.storage import (
+    list_names,
+    local_copy,
+    name_of,
+    sizes_below,
+    to_url,
+    writing,
+)
 from fleetrec.embedding.record import Chain, TableRecord
 from fleetrec.embedding.snapshot import (
     SUFFIX,
@@ -43,7 +51,10 @@ class TableView:
     @property
     def dim(self) -> int:
         """Return the width of a row."""
-        return int(open_shards(self.chain.path)[0].header["dim"])
+        if self.record is not None:
+            return self.record.identity.dim
+        with local_copy(self.chain.urls[-1]) as directory:
+            return int(open_shards(directory)[0].header["dim"])
 
     def blocks(self) -> Iterator[Columns]:
         """Yield all rows, block by block."""
@@ -70,8 +81,8 @@ class TableView:
 
     def num_bytes(self) -> int:
         """Return the bytes of all its files."""
-        files = (path for folder in self.chain.directories for path in folder.glob(f"*{SUFFIX}"))
-        return sum(path.stat().st_size for path in files)
+        sizes = [file for url in self.chain.urls for file in sizes_below(url).items()]
+        return sum(num_bytes for name, num_bytes in sizes if name.endswith(SUFFIX))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,11 +113,12 @@ class Difference:
         return int((self.distances > 0).sum())
 
 
-def open_tables(path: Path) -> dict[str, TableView]:
+def open_tables(url: str | Path) -> dict[str, TableView]:
     """Return the tables of a checkpoint as ``phase/table``, or the one of a bare table folder."""
-    if not is_published(path) and path.is_dir() and any(path.glob(f"*{SUFFIX}")):
-        return {path.name: TableView(chain=Chain(directories=(path,)))}
-    folder = open_folder(path, kind="checkpoint")
+    url = to_url(url)
+    if not is_published(url) and any(name.endswith(SUFFIX) for name in list_names(url)):
+        return {name_of(url): TableView(chain=Chain(urls=(url,)))}
+    folder = open_folder(url, kind="checkpoint")
     return {
         f"{part}/{name}": TableView(chain=stored.chain, record=stored.record)
         for part in table_parts(folder)
@@ -141,7 +153,7 @@ def compare(before: TableView, after: TableView) -> Difference:
     """Return what came, went and moved."""
     if before.dim != after.dim:
         raise CheckpointError(
-            f"rows are {before.dim} wide in {before.chain.path}, {after.dim} in {after.chain.path}"
+            f"rows are {before.dim} wide in {before.chain.name}, {after.dim} in {after.chain.name}"
         )
     (ids_before, rows_before), (ids_after, rows_after) = (_all_rows(t) for t in (before, after))
     common, at_before, at_after = np.intersect1d(
@@ -155,21 +167,16 @@ def compare(before: TableView, after: TableView) -> Difference:
     )
 
 
-def write_parquet(table: TableView, path: Path) -> int:
+def write_parquet(table: TableView, url: str | Path) -> int:
     """Write the rows to a Parquet file, in the order of the table's files; returns how many."""
     vector = pa.list_(pa.float32(), table.dim)
     types = (pa.uint64(), vector, pa.float32(), pa.float32(), pa.uint32())
     schema = pa.schema(list(zip(COLUMNS, types, strict=True)))
-    part = path.with_name(f".{path.name}.part")
     num_rows = 0
-    try:
-        with pq.ParquetWriter(part, schema) as writer:
-            for block in table.blocks():
-                writer.write_batch(_to_arrow(block, schema))
-                num_rows += len(block["ids"])
-        part.rename(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with writing(to_url(url)) as path, pq.ParquetWriter(path, schema) as writer:
+        for block in table.blocks():
+            writer.write_batch(_to_arrow(block, schema))
+            num_rows += len(block["ids"])
     return num_rows
 
 

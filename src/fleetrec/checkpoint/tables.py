@@ -1,13 +1,13 @@
 """Find the files of the tables in a checkpoint, and of those that its deltas build on."""
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from fleetrec.checkpoint.folder import MANIFEST, Folder, open_folder
+from fleetrec.checkpoint.folder import Folder, open_folder
+from fleetrec.checkpoint.staging import MANIFEST
+from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError
 from fleetrec.embedding.record import Chain, ParentRecord, StoredTable, TableRecord
 
@@ -39,36 +39,39 @@ def _records(folder: Folder, part: str) -> dict[str, TableRecord]:
         return {name: TableRecord.model_validate(record) for name, record in found.items()}
     except (AttributeError, ValidationError) as error:
         raise CheckpointError(
-            f"{folder.path / MANIFEST}: damaged: it does not describe the tables of {part}"
+            f"{_manifest(folder)}: damaged: it does not describe the tables of {part}"
         ) from error
 
 
 def _chain(folder: Folder, part: str, name: str, record: TableRecord) -> Chain:
     """Follow a delta back to its base."""
-    directories: list[Path] = []
+    urls: list[str] = []
     last = record
     while True:
         where = table_folder(part, name)
         folder.check_sizes(where)
-        directories.insert(0, folder.path / where)
+        urls.insert(0, folder.url_of(where))
         if last.parent is None:
             break
         folder, before = _parent(folder, part, name, last.parent)
         if before.version >= last.version:
-            raise CheckpointError(f"{directories[0]}: damaged: its parent is not older than itself")
+            raise CheckpointError(
+                f"{storage.shown(urls[0])}: damaged: its parent is not older than itself"
+            )
         last = before
-    return Chain(directories=tuple(directories), fingerprint=record.fingerprint)
+    return Chain(urls=tuple(urls), fingerprint=record.fingerprint)
 
 
 def _parent(
     folder: Folder, part: str, name: str, parent: ParentRecord
 ) -> tuple[Folder, TableRecord]:
-    if Path(parent.path).is_absolute():
-        raise CheckpointError(f"{folder.path / MANIFEST}: damaged: the parent is no relative path")
-    path = Path(os.path.normpath(folder.path.resolve() / parent.path))
-    what = f"{folder.path}: is a delta of {path}"
     try:
-        older = open_folder(path, kind="checkpoint")
+        url = storage.resolve(parent.path, base=folder.url)
+    except CheckpointError as error:
+        raise CheckpointError(f"{_manifest(folder)}: damaged: its parent: {error}") from error
+    what = f"{storage.shown(folder.url)}: is a delta of {storage.shown(url)}"
+    try:
+        older = open_folder(url, kind="checkpoint")
     except CheckpointError as error:
         raise CheckpointError(
             f"{what}, which cannot be opened; keep and move them together ({error})"
@@ -77,3 +80,7 @@ def _parent(
     if record is None or record.fingerprint != parent.fingerprint:
         raise CheckpointError(f"{what}, which has been replaced since by another checkpoint")
     return older, record
+
+
+def _manifest(folder: Folder) -> str:
+    return storage.shown(storage.join(folder.url, MANIFEST))

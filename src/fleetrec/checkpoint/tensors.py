@@ -7,6 +7,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fleetrec.checkpoint.folder import Folder
+from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError
 
 SUFFIX = ".safetensors"
@@ -25,7 +26,7 @@ def read_file(folder: Folder, path: str) -> dict[str, Tensor]:
     try:
         return load(folder.read_bytes(f"{path}{SUFFIX}"))
     except SafetensorError as error:
-        raise CheckpointError(f"{folder.path / path}: damaged: {error}") from error
+        raise CheckpointError(f"{storage.shown(folder.url_of(path))}: damaged: {error}") from error
 
 
 def read_tensors(folder: Folder, part: str) -> dict[str, dict[str, Tensor]]:

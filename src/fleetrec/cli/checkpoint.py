@@ -1,7 +1,6 @@
 """``fleetrec checkpoint``: look into checkpoints."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -11,7 +10,7 @@ from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.train.continuing import open_newest
 
 
-def show_variables(path: Path) -> None:
+def show_variables(path: str) -> None:
     """Print name and shape of every variable; of a table, the rows that it holds."""
     folder = open_newest(path)
     for part in folder.parts():

@@ -29,7 +29,7 @@ class Follower:
 
     def _tell(self, record: Mapping[str, Any]) -> None:
         if record["event"] == "saved":
-            self._observer.saved(record["what"], Path(record["path"]), epoch=record["epoch"])
+            self._observer.saved(record["what"], record["path"], epoch=record["epoch"])
         elif record["event"] == "pass":
             figures = {k: float("nan") if v is None else v for k, v in record["figures"].items()}
             self._observer.pass_done(

@@ -107,7 +107,9 @@ def new(
 
 @app.command("serve-table")
 def serve_table(
-    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, e.g. increment_dnn/3.")],
+    checkpoint: Annotated[
+        str, typer.Argument(help="A checkpoint: a folder such as increment_dnn/3, or a URL.")
+    ],
     *,
     endpoint: Annotated[str, typer.Option(help="host:port to listen on.")] = "127.0.0.1:7000",
     phase: Annotated[
@@ -239,7 +241,10 @@ def data_convert(
 
 
 CheckpointArgument = Annotated[
-    Path, typer.Argument(help="A checkpoint, e.g. increment_dnn/3, or the folder of one table.")
+    str,
+    typer.Argument(
+        help="A checkpoint, e.g. increment_dnn/3 or s3://bucket/dnn/3, or the folder of one table."
+    ),
 ]
 TableOption = Annotated[
     str | None, typer.Option("--table", help="phase/table, if the checkpoint holds several.")
@@ -276,7 +281,7 @@ def table_get(
 @table_app.command("dump")
 def table_dump(
     checkpoint: CheckpointArgument,
-    target: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    target: Annotated[str, typer.Argument(help="The Parquet file to write.")],
     *,
     table: TableOption = None,
 ) -> None:
@@ -291,8 +296,8 @@ def table_dump(
 
 @table_app.command("import")
 def table_import(
-    source: Annotated[Path, typer.Argument(help="A Parquet or Arrow file with id and vector.")],
-    target: Annotated[Path, typer.Argument(help="The checkpoint to make.")],
+    source: Annotated[str, typer.Argument(help="A Parquet or Arrow file with id and vector.")],
+    target: Annotated[str, typer.Argument(help="The checkpoint to make.")],
     *,
     table: Annotated[str, typer.Option("--table", help="Name of the table, as the model has it.")],
 ) -> None:
@@ -308,7 +313,7 @@ def table_import(
 @table_app.command("diff")
 def table_diff(
     before: CheckpointArgument,
-    after: Annotated[Path, typer.Argument(help="Another checkpoint or table folder.")],
+    after: Annotated[str, typer.Argument(help="Another checkpoint or table folder.")],
 ) -> None:
     """Print which rows came, went and moved from one checkpoint to another.
 

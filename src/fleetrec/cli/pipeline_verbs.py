@@ -82,7 +82,7 @@ def evaluate(
     pipeline_config_path: PipelinePath = None,
     model_dir: ModelDir = None,
     checkpoint_path: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--checkpoint_path", help="A checkpoint, or a folder of them."),
     ] = None,
     eval_input_path: EvalPath = None,
@@ -110,7 +110,7 @@ def checkpoint() -> None:
 
 @checkpoint_app.command("vars")
 def checkpoint_vars(
-    path: Annotated[Path, typer.Argument(help="A checkpoint, or a folder of model.ckpt-<step>.")],
+    path: Annotated[str, typer.Argument(help="A checkpoint, or a folder of model.ckpt-<step>.")],
 ) -> None:
     """Print the variables of a checkpoint and their shapes.
 

@@ -1,6 +1,5 @@
 """A live bar on a terminal; nothing at all elsewhere, where logs are grepped."""
 
-from pathlib import Path
 from typing import Self
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -50,5 +49,5 @@ class ProgressObserver:
     def pass_done(self, done: PassDone) -> None:
         """Leave it to the log."""
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, path: str, *, epoch: int) -> None:
         """Leave it to the log."""

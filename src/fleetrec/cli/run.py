@@ -18,6 +18,7 @@ from fleetrec.config.job import Job, RunOptions
 from fleetrec.core.env import has_rank, has_topology, read_topology
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.leaving import leave
+from fleetrec.core.storage import join
 from fleetrec.train.evaluator import Evaluator
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, LogObserver
@@ -126,8 +127,8 @@ def _say_what_is_left(run: RunOptions, folder: RunFolder) -> None:
     logger.info("Runner %s Finish", run.name)
     last = str((run.num_epochs or 1) - 1)
     if run.kind == "train" and run.save.checkpoint_path:
-        logger.info("checkpoint:      %s", run.save.checkpoint_path / last)
+        logger.info("checkpoint:      %s", join(run.save.checkpoint_path, last))
     if run.kind == "train" and run.save.inference_path:
-        logger.info("inference model: %s", run.save.inference_path / last)
+        logger.info("inference model: %s", join(run.save.inference_path, last))
     logger.info("logs:            %s", folder.path)
     logger.info("report:          %s", folder.report)

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from pathlib import Path
 
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.tables import table_parts
@@ -20,7 +19,7 @@ LOOK_S = 0.2  # between two looks whether to stop
 
 
 def serve_table(
-    checkpoint: Path,
+    checkpoint: str,
     *,
     phase: str | None,
     endpoint: str,
@@ -41,7 +40,7 @@ def serve_table(
             never.wait(LOOK_S)
 
 
-def _choose(checkpoint: Path, phases: list[str], wanted: str | None) -> str:
+def _choose(checkpoint: str, phases: list[str], wanted: str | None) -> str:
     if not phases:
         raise CheckpointError(f"{checkpoint}: has no tables")
     if wanted is None and len(phases) == 1:

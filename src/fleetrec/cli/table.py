@@ -1,7 +1,6 @@
 """``fleetrec table``: look into tables on disk, and make them from other files."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ BAR_WIDTH = 40
 Numbers = npt.NDArray[np.float32]
 
 
-def show_stats(path: Path) -> None:
+def show_stats(path: str) -> None:
     """Print the figures of every table."""
     for name, table in open_tables(path).items():
         summary = summarize(table)
@@ -47,7 +46,7 @@ def show_stats(path: Path) -> None:
         _print(_top(summary))
 
 
-def show_rows(path: Path, ids: Sequence[int], *, table: str | None) -> None:
+def show_rows(path: str, ids: Sequence[int], *, table: str | None) -> None:
     """Print single rows."""
     found = _choose(path, table).get(one % 2**64 for one in ids)
     for wanted in ids:
@@ -62,13 +61,13 @@ def show_rows(path: Path, ids: Sequence[int], *, table: str | None) -> None:
         )
 
 
-def dump(path: Path, target: Path, *, table: str | None) -> None:
+def dump(path: str, target: str, *, table: str | None) -> None:
     """Write the rows of a table to a Parquet file."""
     num_rows = write_parquet(_choose(path, table), target)
     typer.echo(f"{target}: {num_rows} rows")
 
 
-def import_file(source: Path, target: Path, *, table: str) -> None:
+def import_file(source: str, target: str, *, table: str) -> None:
     """Make a checkpoint of one table from a Parquet or Arrow file."""
     from fleetrec.checkpoint.import_rows import import_rows
 
@@ -76,7 +75,7 @@ def import_file(source: Path, target: Path, *, table: str) -> None:
     typer.echo(f"{target}: {num_rows} rows of table {table}")
 
 
-def show_difference(before: Path, after: Path) -> None:
+def show_difference(before: str, after: str) -> None:
     """Print what became of the tables from one checkpoint to another."""
     for name, (old, new) in _pairs(before, after).items():
         found = compare(old, new)
@@ -90,7 +89,7 @@ def show_difference(before: Path, after: Path) -> None:
         _print(_table(["id", "moved by"], rows))
 
 
-def _choose(path: Path, table: str | None) -> TableView:
+def _choose(path: str, table: str | None) -> TableView:
     tables = open_tables(path)
     if table is None and len(tables) == 1:
         return next(iter(tables.values()))
@@ -102,7 +101,7 @@ def _choose(path: Path, table: str | None) -> TableView:
     return tables[table]
 
 
-def _pairs(before: Path, after: Path) -> dict[str, tuple[TableView, TableView]]:
+def _pairs(before: str, after: str) -> dict[str, tuple[TableView, TableView]]:
     """Match tables by name; where there is one on each side its name does not matter."""
     old, new = open_tables(before), open_tables(after)
     if len(old) == len(new) == 1:

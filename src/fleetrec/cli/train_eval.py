@@ -23,6 +23,7 @@ from fleetrec.config.pipeline_dialect.decode import (
     decode_pipeline,
 )
 from fleetrec.config.pipeline_dialect.edit import edits_of_arguments, edits_of_json
+from fleetrec.core import storage
 from fleetrec.core.env import (
     has_rank,
     has_topology,
@@ -40,7 +41,7 @@ from fleetrec.train.judge import Judge, result_of
 from fleetrec.train.milestones import write_result
 from fleetrec.train.observers import StepLogObserver
 from fleetrec.train.phase import build_phase, part_for, read_phase
-from fleetrec.train.run_folder import RunFolder
+from fleetrec.train.run_folder import run_folder_of
 from fleetrec.train.summaries import open_summaries
 
 logger = logging.getLogger(__name__)
@@ -127,40 +128,39 @@ def train_and_evaluate(request: Request, *, continue_train: bool) -> None:
     with console_logging():
         for notice in decoded.job.notices:
             logger.warning("%s", notice)
-        decoded.model_dir.mkdir(parents=True, exist_ok=True)
-        (decoded.model_dir / PIPELINE).write_text(decoded.text, encoding="utf-8")
-        folder = RunFolder(path=decoded.model_dir)
+        storage.write_bytes(storage.join(decoded.model_dir, PIPELINE), decoded.text.encode())
+        folder = run_folder_of(decoded.model_dir)
         if run.engine == "local_cluster":
             command = request.command(continue_train=continue_train)
-            log_dir = decoded.model_dir / "logs"
+            log_dir = folder.path / "logs"
             run_cluster(run, folder, command=command, resume=continue_train, log_dir=log_dir)
             return
-        with open_summaries(decoded.model_dir, run) as summaries:
+        with open_summaries(folder.path, run) as summaries:
             watchers = (StepLogObserver(interval=run.print_interval), *summaries)
             run_watched(run, folder, resume=continue_train, watchers=watchers)
 
 
-def _be_rank(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
+def _be_rank(run: RunOptions, model_dir: str, *, continue_train: bool) -> None:
     """Train as one of several ranks; the first of them looks after what is about all."""
     place = read_rank()
     keep_freed_memory()
+    folder = run_folder_of(model_dir)
     with contextlib.ExitStack() as stack:
         stack.enter_context(console_logging())
         watchers: list[Observer] = [StepLogObserver(interval=run.print_interval)]
         if place.index == 0:
-            watchers += stack.enter_context(open_summaries(model_dir, run))
-        folder, log_dir = RunFolder(path=model_dir), model_dir / "logs"
+            watchers += stack.enter_context(open_summaries(folder.path, run))
         be_rank(
             run,
             folder,
             resume=continue_train,
-            log_dir=log_dir,
+            log_dir=folder.path / "logs",
             watchers=watchers,
             check=lambda: _check_new(run, model_dir),
         )
 
 
-def _take_part(run: RunOptions, model_dir: Path, *, continue_train: bool) -> None:
+def _take_part(run: RunOptions, model_dir: str, *, continue_train: bool) -> None:
     """Be a server, or train as one of several workers."""
     topology = read_topology()
     is_supervised = read_status_path() is not None
@@ -171,30 +171,32 @@ def _take_part(run: RunOptions, model_dir: Path, *, continue_train: bool) -> Non
     keep_freed_memory()
     with console_logging():
         watchers = [StepLogObserver(interval=run.print_interval)]
-        folder = RunFolder(path=model_dir)
+        folder = run_folder_of(model_dir)
         take_part(run, folder, topology, resume=continue_train, watchers=watchers)
 
 
-def _check_new(run: RunOptions, model_dir: Path) -> None:
+def _check_new(run: RunOptions, model_dir: str) -> None:
     assert run.save.rolling is not None
     found = rolling_checkpoints(model_dir, prefix=run.save.rolling.prefix)
     if found:
         raise ConfigError(
             [
-                f"model_dir {model_dir} holds {found[0].name} of an earlier run; go on "
+                f"model_dir {model_dir} holds {storage.name_of(found[0])} of an earlier run; go on "
                 "with --continue_train, or choose another folder with --model_dir"
             ]
         )
 
 
-def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_name: str) -> None:
+def evaluate_checkpoint(request: Request, *, checkpoint: str | None, result_name: str) -> None:
     """Judge one checkpoint and write the figures into the model folder."""
-    path = request.path
-    if request.model_dir is not None and (Path(request.model_dir) / PIPELINE).is_file():
-        path = Path(request.model_dir) / PIPELINE
-    if path is None:
-        raise ConfigError(["--pipeline_config_path or --model_dir: required, but missing"])
-    decoded = _decode(request, path, kind="infer")
+    with contextlib.ExitStack() as stack:
+        path = request.path
+        written = storage.join(request.model_dir or ".", PIPELINE)
+        if request.model_dir is not None and storage.exists(written):
+            path = stack.enter_context(storage.local_file(written))
+        if path is None:
+            raise ConfigError(["--pipeline_config_path or --model_dir: required, but missing"])
+        decoded = _decode(request, path, kind="infer")
     (run,) = decoded.job.runs
     with console_logging():
         phase = build_phase(run.phases[0], run)
@@ -203,10 +205,9 @@ def evaluate_checkpoint(request: Request, *, checkpoint: Path | None, result_nam
         assert run.evaluation is not None
         judge = Judge(run.evaluation, phase, seed=run.seed, shard=phase.shard)
         observer = Observers(StepLogObserver(interval=run.print_interval))
-        figures = judge.report(observer, time.monotonic, checkpoint=folder.path.name)
+        figures = judge.report(observer, time.monotonic, checkpoint=storage.name_of(folder.url))
         result = result_of(figures, step=int(folder.meta["position"]["step"]))
-        target = decoded.model_dir / result_name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = storage.join(decoded.model_dir, result_name)
         write_result(target, result)
         for name, value in sorted(result.items()):
             logger.info("%s = %.6g", name, value)

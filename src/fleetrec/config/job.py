@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny
+from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny
 
 from fleetrec.config.features import ColumnOptions, FeatureOptions
 from fleetrec.config.options import Options
 from fleetrec.config.schedules import ScheduleOptions
+from fleetrec.core.storage import has_credentials, shown, to_url
 
 # By the words of torch: float32; two numbers of bfloat16 in the place of each; one of them.
 MatmulPrecision = Literal["highest", "high", "medium"]
@@ -28,6 +29,19 @@ OptimizerName = Literal[
 
 def _to_text(path: Any) -> Any:
     return str(path) if isinstance(path, Path) else path
+
+
+def _without_credentials(url: str) -> str:
+    if has_credentials(url):
+        raise ValueError(
+            f"{shown(url)} holds credentials, which would be written into checkpoints and logs; "
+            "leave them to the environment"
+        )
+    return to_url(url)
+
+
+# A path, or a URL that fsspec understands.
+Url = Annotated[str, BeforeValidator(_to_text), AfterValidator(_without_credentials)]
 
 
 class OptimizerOptions(Options):
@@ -164,7 +178,7 @@ class RollingOptions(Options):
     steps or seconds, and at the end.
     """
 
-    path: Path
+    path: Url
     prefix: str = "model.ckpt-"
     every_steps: int | None = Field(default=None, gt=0)
     every_seconds: float | None = Field(default=None, gt=0)
@@ -181,14 +195,14 @@ class EvaluationOptions(Options):
 class SaveOptions(Options):
     """What a training run leaves behind, and when. Intervals of 0 mean: only at the end."""
 
-    checkpoint_path: Path | None = None
+    checkpoint_path: Url | None = None
     checkpoint_interval: int = Field(default=1, ge=0)
     checkpoint_base_interval: int = Field(default=1, gt=0)
-    inference_path: Path | None = None
+    inference_path: Url | None = None
     inference_interval: int = Field(default=1, ge=0)
     feeds: tuple[str, ...] = ()
     fetches: tuple[str, ...] = ()
-    step_path: Path | None = None
+    step_path: Url | None = None
     step_interval: int = Field(default=0, ge=0)
     rolling: RollingOptions | None = None
 
@@ -200,8 +214,8 @@ class WarmStartOptions(Options):
     names per line, of a variable here and in the checkpoint.
     """
 
-    path: Path | None = None
-    partial_path: Path | None = None
+    path: Url | None = None
+    partial_path: Url | None = None
     variables: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
     newest: bool = False
@@ -273,7 +287,7 @@ class RunOptions(Options):
     save: SaveOptions = SaveOptions()
     warm_start: WarmStartOptions = WarmStartOptions()
     print_interval: int = Field(default=20, gt=0)
-    dump_path: Path | None = None
+    dump_path: Url | None = None
     show_costs: bool = False
     evaluation: EvaluationOptions | None = None
     summary_interval: int | None = Field(default=None, gt=0)

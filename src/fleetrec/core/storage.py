@@ -38,7 +38,7 @@ def to_url(location: str | Path) -> str:
     text = str(location)
     for scheme in _LOCAL_SCHEMES:
         text = text.removeprefix(scheme)
-    return text
+    return text if SEPARATOR in text else str(Path(text))
 
 
 def is_local(url: str) -> bool:
@@ -122,7 +122,7 @@ def exists(url: str) -> bool:
     if is_local(url):
         return local_path(url).exists()
     with storage_errors(url, doing="read"):
-        system, path = _system(url)
+        system, path = file_system(url)
         return bool(system.exists(path))
 
 
@@ -133,7 +133,7 @@ def list_names(url: str) -> list[str]:
         with storage_errors(url, doing="listed"):
             return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     with storage_errors(url, doing="listed"):
-        system, path = _system(url)
+        system, path = file_system(url)
         try:
             found = system.ls(path, detail=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -150,7 +150,7 @@ def sizes_below(url: str) -> dict[str, int]:
             files = [path for path in folder.rglob("*") if path.is_file()]
             found = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
         else:
-            system, path = _system(url)
+            system, path = file_system(url)
             found = {
                 posixpath.relpath(name, path): int(details["size"] or 0)
                 for name, details in system.find(path, detail=True).items()
@@ -163,7 +163,7 @@ def size_of(url: str) -> int:
     with storage_errors(url, doing="read"):
         if is_local(url):
             return local_path(url).stat().st_size
-        system, path = _system(url)
+        system, path = file_system(url)
         return int(system.size(path) or 0)
 
 
@@ -171,7 +171,7 @@ def open_read(url: str, **options: Any) -> BinaryIO:
     """Open a file for reading; ``options`` are those of fsspec, for files behind URLs."""
     if is_local(url):
         return local_path(url).open("rb")
-    system, path = _system(url)
+    system, path = fsspec.core.url_to_fs(url)
     return cast(BinaryIO, system.open(path, "rb", **options))
 
 
@@ -180,7 +180,7 @@ def read_bytes(url: str) -> bytes:
     with storage_errors(url, doing="read"):
         if is_local(url):
             return local_path(url).read_bytes()
-        system, path = _system(url)
+        system, path = file_system(url)
         return bytes(system.cat_file(path))
 
 
@@ -221,11 +221,23 @@ def upload(folder: Path, url: str) -> None:
     if not files:
         return
     with storage_errors(url, doing="written"):
-        system, root = _system(url)
+        system, root = file_system(url)
         names = [path.relative_to(folder).as_posix() for path in files]
         targets = [posixpath.join(root, name) for name in names]
         _make_folders(system, targets)
         system.put([str(path) for path in files], targets)
+
+
+@contextlib.contextmanager
+def local_file(url: str) -> Iterator[Path]:
+    """Lend a local file with the content of ``url``: itself if it is local, else a copy."""
+    if is_local(url):
+        yield local_path(url)
+        return
+    with _temporary_folder() as folder:
+        file = folder / name_of(url)
+        file.write_bytes(read_bytes(url))
+        yield file
 
 
 @contextlib.contextmanager
@@ -249,7 +261,7 @@ def delete(url: str) -> None:
     """Delete a file or a folder with all files below; nothing happens if there is none."""
     with storage_errors(url, doing="deleted"):
         if not is_local(url):
-            system, path = _system(url)
+            system, path = file_system(url)
             with contextlib.suppress(FileNotFoundError):
                 system.rm(path, recursive=True)
         elif local_path(url).is_dir():
@@ -285,7 +297,7 @@ def storage_errors(
         extra = _EXTRAS.get(url.partition(SEPARATOR)[0] + SEPARATOR)
         hint = f"; pip install '{extra}'" if extra else ""
         raise UnavailableError(f"{what}: {_one_line(error, url)}{hint}") from error
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         missing = MissingFileError if kind is CheckpointError else kind
         raise missing(f"{what}: {_one_line(error, url)}") from error
     except (OSError, EOFError) as error:
@@ -297,8 +309,8 @@ def storage_errors(
         raise kind(f"{what}: {_one_line(error, url)}") from error
 
 
-def _system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL that is not local, and the path in it."""
+def file_system(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL that is not local, and the path in it, to look anew."""
     system, path = fsspec.core.url_to_fs(url)
     system.invalidate_cache()  # others may have written since the last listing
     return system, path
@@ -314,13 +326,13 @@ def _download(url: str, folder: Path) -> None:
     for copy in copies:
         copy.parent.mkdir(parents=True, exist_ok=True)
     with storage_errors(url, doing="read"):
-        system, root = _system(url)
+        system, root = file_system(url)
         system.get([posixpath.join(root, name) for name in names], [str(copy) for copy in copies])
 
 
 def _put(file: Path, url: str) -> None:
     with storage_errors(url, doing="written"):
-        system, path = _system(url)
+        system, path = file_system(url)
         _make_folders(system, [path])
         if _is_object_store(system):
             system.put_file(str(file), path)

@@ -6,17 +6,16 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
-import fsspec  # type: ignore[import-untyped]
 import numpy as np
 import pyarrow as pa
 
-from fleetrec.core.errors import DataError, FleetRecError
+from fleetrec.core import storage
+from fleetrec.core.errors import DataError
 
 T = TypeVar("T")
 
-SEPARATOR = "://"
 MARKERS = ("_SUCCESS",)  # files by which other programs say that a folder is complete
 READ_AHEAD_BYTES = 1 << 23
 
@@ -42,7 +41,7 @@ class DataFile:
     @property
     def is_remote(self) -> bool:
         """Tell whether the path is a URL."""
-        return SEPARATOR in self.path
+        return not storage.is_local(self.path)
 
     def open(self, *, in_order: bool = True) -> BinaryIO:
         """Open the bytes as they are stored.
@@ -50,32 +49,23 @@ class DataFile:
         Not in order means that only some stretches will be read, which nothing is read ahead of.
         """
         if not self.is_remote:
-            return Path(self.path).open("rb")
+            return storage.open_read(self.path)
         ahead: dict[str, Any] = {"cache_type": "none"}
         if in_order:
             ahead = {"cache_type": "readahead", "block_size": READ_AHEAD_BYTES}
         with storage_errors(self.path, doing="opened"):
-            system, path = fsspec.core.url_to_fs(self.path)
-            return cast(BinaryIO, system.open(path, "rb", **ahead))
+            return storage.open_read(self.path, **ahead)
 
 
 @contextlib.contextmanager
 def storage_errors(path: str, *, doing: str) -> Iterator[None]:
-    """Say in one line what went wrong with a file."""
+    """Say in one line what went wrong with a data file."""
     try:
-        yield
-    except FleetRecError:
-        raise
-    except ImportError as error:
-        hint = "; pip install 'fleetrec[s3]'" if path.startswith(("s3://", "s3a://")) else ""
-        raise DataError(f"{path}: cannot be {doing}: {error}{hint}") from error
-    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-        raise DataError(f"{path}: cannot be {doing}: {_one_line(error)}") from error
-    except Exception as error:
-        if SEPARATOR not in path:
-            raise
-        # File systems behind URLs are plug-ins, with errors of their own.
-        raise DataError(f"{path}: cannot be {doing}: {_one_line(error)}") from error
+        with storage.storage_errors(path, doing=doing, kind=DataError):
+            yield
+    except (zlib.error, pa.ArrowException) as error:  # of local files; it knows neither
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path}: cannot be {doing}: {reason}") from error
 
 
 def read_lines(path: str) -> list[str]:
@@ -96,9 +86,9 @@ def list_files(data_path: str) -> tuple[DataFile, ...]:
 
     Hidden files, those in hidden folders, and markers such as ``_SUCCESS`` are left out.
     """
-    if SEPARATOR in data_path:
+    if not storage.is_local(data_path):
         return _remote_files(data_path)
-    path = Path(data_path)
+    path = storage.local_path(data_path)
     if path.is_file():
         return (_data_file(path, path.parent),)
     if path.is_dir():
@@ -129,8 +119,7 @@ def fingerprint(files: Sequence[DataFile]) -> str:
 
 def _remote_files(url: str) -> tuple[DataFile, ...]:
     with storage_errors(url, doing="listed"):
-        system, path = fsspec.core.url_to_fs(url)
-        system.invalidate_cache()  # files may have come since the last look
+        system, path = storage.file_system(url)
         has_pattern = any(mark in path for mark in "*?[")
         found = system.glob(path, detail=True) if has_pattern else system.find(path, detail=True)
     root = PurePosixPath(path).parent if len(found) == 1 or has_pattern else PurePosixPath(path)
@@ -166,7 +155,3 @@ def _counts(parts: Sequence[str]) -> bool:
 def _data_file(path: Path, root: Path) -> DataFile:
     name = str(path.relative_to(root))
     return DataFile(path=str(path), name=name, num_bytes=path.stat().st_size)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -15,6 +15,7 @@ from fleetrec._native import Cut, Table, optimizer_schema, read_snapshot
 from fleetrec.core.errors import CheckpointError, MismatchError
 from fleetrec.core.event_time import SECONDS_PER_DAY
 from fleetrec.embedding.record import (
+    Chain,
     ParentRecord,
     StoredTable,
     TableIdentity,
@@ -114,15 +115,15 @@ class NativeStore(Store):
 
     def load(self, stored: StoredTable) -> None:
         """Take up a table exactly; it is empty after an error."""
-        record, where = stored.record, stored.chain.path
+        record, where = stored.record, stored.chain.name
         self.clear()
         differences = record.identity.differences(self._identity)
         if differences:
             raise MismatchError(
                 f"{where}: table {stored.name} cannot go on from here: {'; '.join(differences)}"
             )
-        with translated():
-            figures = read_snapshot(self.table, stored.chain.directories)
+        with stored.chain.local() as chain, translated():
+            figures = read_snapshot(self.table, chain.directories)
         if to_hex(figures["fingerprint"]) != record.fingerprint:
             self.clear()
             raise CheckpointError(f"{where}: damaged: these are not the files of the manifest")
@@ -131,16 +132,19 @@ class NativeStore(Store):
 
     def load_rows(self, stored: StoredTable) -> None:
         """Take up weights, shows and clicks of all rows; optimizer state and time begin anew."""
-        where = stored.chain.path
         self.clear()
-        width = open_shards(where)[0].header["dim"]
+        with stored.chain.local() as chain:
+            self._load_rows(stored.name, chain)
+
+    def _load_rows(self, name: str, chain: Chain) -> None:
+        width = open_shards(chain.directories[-1])[0].header["dim"]
         if width != self._config.dim:
             raise CheckpointError(
-                f"{where}: table {stored.name} holds rows of width {width}, the model has "
+                f"{chain.name}: table {name} holds rows of width {width}, the model has "
                 f"{self._config.dim}"
             )
         try:
-            for block in map(self._held, live_rows(stored.chain)):
+            for block in map(self._held, live_rows(chain)):
                 self.table.add_rows(
                     ids=block["ids"].view(np.int64),
                     rows=block["rows"],
@@ -152,7 +156,7 @@ class NativeStore(Store):
             raise
         except ValueError as error:
             self.clear()
-            raise CheckpointError(f"{where}: table {stored.name}: {error}") from error
+            raise CheckpointError(f"{chain.name}: table {name}: {error}") from error
 
     def _held(self, block: Columns) -> Columns:
         """Return the rows that belong here, where others hold the rest."""

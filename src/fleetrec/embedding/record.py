@@ -1,11 +1,13 @@
 """What is written down about a table beside its files, so that another process can go on."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from fleetrec.config.options import Options
+from fleetrec.core import storage
 
 
 class TableIdentity(Options):
@@ -56,13 +58,25 @@ class TableRecord(Options):
 class Chain:
     """The folders of a base and of the deltas that follow it, in this order."""
 
-    directories: tuple[Path, ...]
+    urls: tuple[str, ...]
     fingerprint: str | None = None  # of the last, where it is known
 
     @property
-    def path(self) -> Path:
-        """Return the folder of the last."""
-        return self.directories[-1]
+    def name(self) -> str:
+        """Return the folder of the last, for messages."""
+        return storage.shown(self.urls[-1])
+
+    @contextlib.contextmanager
+    def local(self) -> Iterator["Chain"]:
+        """Lend the same chain on this machine: native readers need files."""
+        with contextlib.ExitStack() as stack:
+            copies = [str(stack.enter_context(storage.local_copy(url))) for url in self.urls]
+            yield dataclasses.replace(self, urls=tuple(copies))
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """Return the folders of a chain that is on this machine."""
+        return tuple(map(storage.local_path, self.urls))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,19 +88,18 @@ class StoredTable:
     chain: Chain
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the table as plain data, for a process that sees the same files."""
+        """Return the table as plain data, for another process that can read the same URLs."""
         return {
             "name": self.name,
             "record": self.record.to_plain(),
-            "directories": [str(path.resolve()) for path in self.chain.directories],
+            "urls": [storage.absolute(url) for url in self.chain.urls],
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
         """Rebuild a table from ``to_plain``."""
         record = TableRecord.model_validate(plain["record"])
-        directories = tuple(map(Path, plain["directories"]))
-        chain = Chain(directories=directories, fingerprint=record.fingerprint)
+        chain = Chain(urls=tuple(map(str, plain["urls"])), fingerprint=record.fingerprint)
         return cls(name=str(plain["name"]), record=record, chain=chain)
 
 

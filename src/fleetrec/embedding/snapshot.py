@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fleetrec._native import ShardFile, SnapshotError
 from fleetrec.core.errors import CheckpointError
+from fleetrec.core.storage import local_copy
 from fleetrec.embedding.record import Chain, to_hex
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -31,6 +32,11 @@ def live_rows(chain: Chain) -> Iterator[Columns]:
     The newest snapshot comes first. Of older ones only the ids that newer ones speak of have to be
     remembered: a base, however large, is never in memory as a whole.
     """
+    with chain.local() as local:
+        yield from _live_rows(local)
+
+
+def _live_rows(chain: Chain) -> Iterator[Columns]:
     newer_N: IdArray = np.zeros(0, np.uint64)
     expected = chain.fingerprint
     for place, directory in reversed(list(enumerate(chain.directories))):
@@ -52,27 +58,31 @@ def live_rows(chain: Chain) -> Iterator[Columns]:
 
 def live_candidates(chain: Chain) -> Iterator[Columns]:
     """Yield the ids that wait for admission, block by block; every snapshot has them all."""
-    with translated():
-        for kind, columns in _blocks(open_shards(chain.path)):
+    with local_copy(chain.urls[-1]) as directory, translated():
+        for kind, columns in _blocks(open_shards(directory)):
             if kind == "candidates":
                 yield columns
 
 
 def find_rows(chain: Chain, ids: Collection[int]) -> dict[int, dict[str, Any]]:
     """Return the rows of some ids, by column; reads only the shards that can hold them."""
+    with chain.local() as local, translated():
+        return _find_rows(local, ids)
+
+
+def _find_rows(chain: Chain, ids: Collection[int]) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     left = set(ids)
     for directory in reversed(chain.directories):
-        with translated():
-            shards = _shards_of(open_shards(directory), left)
-            for kind, columns in _blocks(shards):
-                if kind == "candidates":
-                    continue
-                for at in np.flatnonzero(np.isin(columns["ids"], _to_array(left))):
-                    one = int(columns["ids"][at])
-                    left.discard(one)
-                    if kind == "rows":
-                        found[one] = {name: column[at] for name, column in columns.items()}
+        shards = _shards_of(open_shards(directory), left)
+        for kind, columns in _blocks(shards):
+            if kind == "candidates":
+                continue
+            for at in np.flatnonzero(np.isin(columns["ids"], _to_array(left))):
+                one = int(columns["ids"][at])
+                left.discard(one)
+                if kind == "rows":
+                    found[one] = {name: column[at] for name, column in columns.items()}
     return found
 
 

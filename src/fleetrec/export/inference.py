@@ -42,12 +42,12 @@ class InferenceModel:
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
 
-    def write(self, directory: Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
+    def write(self, url: str | Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Publish graph, tables and manifest; ``rows`` are ids and rows of every table."""
         collection = self.model.embedding_collection()
         tables = {f"tables/{name}": rows[name] for name in collection.tables}
         write_folder(
-            directory,
+            url,
             contents={GRAPH: self._onnx(), **encode_tensors(tables)},
             meta={
                 "kind": KIND,

@@ -17,14 +17,14 @@ from fleetrec.export.id_lists import Array, Feed, IdLists, Weights
 
 
 class Predictor:
-    """Answers the fetches of an inference model from its feeds.
+    """Answers the fetches of an inference model, at a path or a URL, from its feeds.
 
     Dense feeds are arrays [B, ...]; id feeds are one list of ids per sample, or an array [B, n].
     An id that was never trained on counts as zeros.
     """
 
-    def __init__(self, directory: Path) -> None:
-        folder = open_folder(directory, kind="inference model")
+    def __init__(self, url: str | Path) -> None:
+        folder = open_folder(url, kind="inference model")
         self.feeds: dict[str, dict[str, Any]] = {f["name"]: f for f in folder.meta["feeds"]}
         self.fetches: list[str] = folder.meta["fetches"]
         self._groups: list[dict[str, Any]] = folder.meta["groups"]

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from fleetrec.config.job import ClusterOptions
 from fleetrec.core.batch import Inputs
@@ -33,7 +32,7 @@ class Fleet:
         self._cluster = ClusterOptions(strategy="sync")  # as ever, where nothing is said
         self._program: Program | None = None
         self._strategy: ServerStrategy | None = None
-        self._initial: Path | None = None
+        self._initial: str | None = None
         self._num_meetings = 0
         self.util = Util(self._topology, self._gather)
 
@@ -98,7 +97,7 @@ class Fleet:
         """Say with which rows the server begins: those of a checkpoint, or none."""
         self._index("server")
         if dirname is not None:
-            self._initial = Path(dirname)
+            self._initial = str(dirname)
             initial_tables(self._initial)  # a wrong path is told now, not when workers come
 
     def run_server(self) -> None:
@@ -182,7 +181,7 @@ class Fleet:
         if mode not in SAVED_WHOLE:
             raise UnavailableError(f"save_persistables: mode {mode} is not available; use 0 (all)")
         if self._acts(program):
-            program.save(Path(dirname))
+            program.save(str(dirname))
 
     def save_inference_model(
         self,
@@ -193,12 +192,12 @@ class Fleet:
     ) -> None:
         """Publish an inference model with the named inputs and outputs; none means all."""
         if self._acts(program):
-            program.save_inference(Path(dirname), feeds=feeded_var_names, fetches=target_vars)
+            program.save_inference(str(dirname), feeds=feeded_var_names, fetches=target_vars)
 
     def load_model(self, program: Program, dirname: str) -> None:
         """Take up weights and rows of a checkpoint; every worker has to call it."""
         if self._acts(program):
-            program.load(Path(dirname))
+            program.load(str(dirname))
         if program.cluster is not None:
             self.barrier_worker()
 

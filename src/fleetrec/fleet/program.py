@@ -154,7 +154,7 @@ class Program:
     def _note(self, batch: Batch) -> None:
         self._position = self._position.after_batch(batch.cursor)
 
-    def save(self, directory: Path) -> None:
+    def save(self, url: str) -> None:
         """Publish a checkpoint, which every other way of running can load."""
         run = self._run(self._last_phase().options, Watch())
         around = self._surroundings(FetchObserver({}))
@@ -166,24 +166,20 @@ class Program:
             inference={},
             observer=around.observer,
             chain=DeltaChain(1),
-        ).checkpoint(directory, self._position, {}, epoch=self._position.epoch)
+        ).checkpoint(url, self._position, {}, epoch=self._position.epoch)
 
-    def save_inference(
-        self, directory: Path, *, feeds: Sequence[str], fetches: Sequence[str]
-    ) -> None:
+    def save_inference(self, url: str, *, feeds: Sequence[str], fetches: Sequence[str]) -> None:
         """Publish an inference model."""
         inputs = self._last_phase().loader.inputs
         plan = plan_inference(self.model, inputs, feeds=feeds, fetches=fetches)
-        plan.write(directory, self.strategy.frozen_rows())
+        plan.write(url, self.strategy.frozen_rows())
 
-    def load(self, directory: Path) -> None:
+    def load(self, url: str) -> None:
         """Take up weights and rows of a checkpoint; optimizers begin anew."""
-        checkpoint = open_folder(directory, kind="checkpoint")
+        checkpoint = open_folder(url, kind="checkpoint")
         parts = checkpoint.parts()
         if NAME not in parts and len(parts) != 1:
-            raise ConfigError(
-                [f"{directory}: holds several models ({', '.join(parts)}); expected one"]
-            )
+            raise ConfigError([f"{url}: holds several models ({', '.join(parts)}); expected one"])
         part = NAME if NAME in parts else parts[0]
         self.strategy.load_weights(read_phase(checkpoint, part))
 
@@ -263,7 +259,7 @@ class FetchObserver:
         """Print the figures of the pass."""
         self._print(f"pass {done.epoch} done", done.figures, done.samples_per_s)
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, path: str, *, epoch: int) -> None:
         """Say nothing."""
 
     def _print(

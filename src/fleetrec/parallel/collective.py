@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from fleetrec.checkpoint.staging import Staging
 from fleetrec.config.job import ClusterOptions, OptimizerOptions, UpdateOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
@@ -159,7 +159,9 @@ class CollectiveStrategy(SingleStrategy):
             for name, stats in own.items()
         }
 
-    def write_tables(self, directory: Path, *, parent: str | None) -> dict[str, WrittenTable]:
+    def write_tables(
+        self, staging: Staging, folder: str, *, parent: str | None
+    ) -> dict[str, WrittenTable]:
         """Let all ranks write their files of spread tables, side by side; the chief the others."""
         assert parent is None, "ranks write whole tables"
         stats = self._order("figures")
@@ -167,13 +169,13 @@ class CollectiveStrategy(SingleStrategy):
         for name in sorted(self._spread):
             num_files = num_shards_each(self._tables[name], [one["stats"][name] for one in stats])
             files[name] = (num_files, max(one["versions"][name] for one in stats))
-            (directory / name).mkdir(parents=True)
-        found = self._order("write", directory=str(directory.resolve()), files=files)
-        written = {
-            name: store.write(directory / name, parent=None)
-            for name, store in self._stores.items()
-            if name not in self._spread
-        }
+        found = self._order("write", staging=staging.url, folder=folder, files=files)
+        with staging.folder(folder) as directory:
+            written = {
+                name: store.write(directory / name, parent=None)
+                for name, store in self._stores.items()
+                if name not in self._spread
+            }
         for name in files:
             identity = identity_of(self._tables[name], self._row_optimizer(name), seed=self._seed)
             record = record_of_parts(
@@ -342,17 +344,7 @@ class CollectiveStrategy(SingleStrategy):
                     "versions": {name: table.version for name, table in tables.items()},
                 }
             case "write":
-                directory = Path(order["directory"])
-                return {
-                    name: write_portion(
-                        self._stores[name],
-                        self._portion,
-                        directory / name,
-                        shards_each=num_files,
-                        version=version,
-                    )
-                    for name, (num_files, version) in order["files"].items()
-                }
+                return self._write_files(Staging.open(order["staging"]), order)
             case "load":
                 for stored in map(StoredTable.from_plain, order["tables"]):
                     portion = self._portion if stored.name in self._spread else ONE_PORTION
@@ -362,6 +354,20 @@ class CollectiveStrategy(SingleStrategy):
             case "clear":
                 super().clear_tables()
         return {}
+
+    def _write_files(self, staging: Staging, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Write this rank's files of tables."""
+        written = {}
+        for name, (num_files, version) in order["files"].items():
+            with staging.folder(f"{order['folder']}/{name}") as directory:
+                written[name] = write_portion(
+                    self._stores[name],
+                    self._portion,
+                    directory,
+                    shards_each=num_files,
+                    version=version,
+                )
+        return written
 
     def _take_dense(self, content: Mapping[str, Tensor]) -> bytes:
         state: dict[str, dict[str, Tensor]] = {}

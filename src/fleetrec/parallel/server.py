@@ -3,12 +3,12 @@
 import dataclasses
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fleetrec.checkpoint.staging import Staging
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.errors import CheckpointError
@@ -223,7 +223,9 @@ class ServerStrategy:
             state["optimizer"] = slots
         return state
 
-    def write_tables(self, directory: Path, *, parent: str | None) -> dict[str, WrittenTable]:
+    def write_tables(
+        self, staging: Staging, folder: str, *, parent: str | None
+    ) -> dict[str, WrittenTable]:
         """Let all servers write their files of every table, side by side."""
         assert parent is None, "servers write whole tables"
         stats = self._link.stats()
@@ -231,9 +233,7 @@ class ServerStrategy:
             name: num_shards_each(table, [one[name] for one in stats])
             for name, table in self._tables.items()
         }
-        for name in self._tables:
-            (directory / name).mkdir(parents=True)
-        found = self._link.save(directory, shards_each)
+        found = self._link.save(staging, folder, shards_each)
         reach("save")
         return {
             name: WrittenTable(

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from fleetrec.checkpoint.staging import Staging
 from fleetrec.config.job import OptimizerOptions, UpdateOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.errors import CheckpointError
@@ -165,12 +165,15 @@ class SingleStrategy:
         """Return where the rows are, by table."""
         return self._stores
 
-    def write_tables(self, directory: Path, *, parent: str | None) -> dict[str, WrittenTable]:
+    def write_tables(
+        self, staging: Staging, folder: str, *, parent: str | None
+    ) -> dict[str, WrittenTable]:
         """Write every table, one after the other; each uses all threads."""
-        return {
-            name: store.write(directory / name, parent=parent)
-            for name, store in self._stores.items()
-        }
+        with staging.folder(folder) as directory:
+            return {
+                name: store.write(directory / name, parent=parent)
+                for name, store in self._stores.items()
+            }
 
     def load_tables(self, tables: Mapping[str, StoredTable]) -> None:
         """Take up tables exactly; after an error they are empty."""

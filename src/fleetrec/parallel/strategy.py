@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
 
+from fleetrec.checkpoint.staging import Staging
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.embedding.record import StoredTable, WrittenTable
 from fleetrec.tasks.task import Outputs
@@ -117,8 +117,10 @@ class Strategy(Protocol):
         """Return everything a resumed run needs beside the tables."""
         ...
 
-    def write_tables(self, directory: Path, *, parent: str | None) -> dict[str, WrittenTable]:
-        """Let every table write itself into a folder of its name below ``directory``.
+    def write_tables(
+        self, staging: Staging, folder: str, *, parent: str | None
+    ) -> dict[str, WrittenTable]:
+        """Let every table write itself into a folder of its name below ``folder``.
 
         Where several processes hold shards of a table, each writes its own. ``parent`` is the
         checkpoint that was committed last, relative to this one: then deltas are written.

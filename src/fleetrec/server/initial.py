@@ -1,7 +1,6 @@
 """The rows with which a new server begins."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.tables import stored_tables
@@ -10,21 +9,21 @@ from fleetrec.embedding.record import StoredTable
 from fleetrec.server.shard import Shard
 
 
-def initial_tables(path: Path) -> Mapping[str, StoredTable]:
+def initial_tables(url: str) -> Mapping[str, StoredTable]:
     """Return the tables of a checkpoint of one model."""
-    checkpoint = open_folder(path, kind="checkpoint")
+    checkpoint = open_folder(url, kind="checkpoint")
     parts = checkpoint.parts()
     if len(parts) != 1:
         raise CheckpointError(
-            f"{path}: expected the checkpoint of one model, it holds {', '.join(parts) or 'none'}"
+            f"{url}: expected the checkpoint of one model, it holds {', '.join(parts) or 'none'}"
         )
     return stored_tables(checkpoint, parts[0])
 
 
-def take_rows(shard: Shard, path: Path) -> None:
+def take_rows(shard: Shard, url: str) -> None:
     """Let a shard take up the weights of its rows; every table has to be there."""
-    tables = initial_tables(path)
+    tables = initial_tables(url)
     for name in shard.stores:
         if name not in tables:
-            raise CheckpointError(f"{path}: has no table {name!r}")
+            raise CheckpointError(f"{url}: has no table {name!r}")
         shard.load_table(tables[name], exactly=False)

@@ -4,11 +4,11 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fleetrec.checkpoint.staging import Staging
 from fleetrec.core.faults import reach
 from fleetrec.core.topology import Topology
 from fleetrec.embedding.native_store import NativeStore
@@ -184,7 +184,9 @@ class Link:
         parts = [text_array(FINISHED), np.zeros(0, np.uint8)]
         self._servers.ask_all(self._message(Kind.GATHER, arrays=parts))
 
-    def save(self, directory: Path, shards_each: Mapping[str, int]) -> list[dict[str, Any]]:
+    def save(
+        self, staging: Staging, folder: str, shards_each: Mapping[str, int]
+    ) -> list[dict[str, Any]]:
         """Let every server write its files of tables; returns what each says about them.
 
         All files of a table must be of one version. A server that died in between, or was asked
@@ -197,7 +199,7 @@ class Link:
                 name: (count, max(its[name] for its in versions))
                 for name, count in shards_each.items()
             }
-            wanted = {"directory": str(directory.resolve()), "tables": tables}
+            wanted = {"staging": staging.url, "folder": folder, "tables": tables}
             answers = self._servers.ask_all(self._message(Kind.SAVE, arrays=[as_bytes(wanted)]))
             written: list[dict[str, Any]] = [answer.plain() for answer in answers]
             if all(

@@ -23,7 +23,7 @@ from fleetrec.server.serve import SNAPSHOT_BYTES, ServerOptions, serve
 logger = logging.getLogger(__name__)
 
 
-def run_server(topology: Topology, *, initial: Path | None) -> None:
+def run_server(topology: Topology, *, initial: str | None) -> None:
     """Serve where the launcher says that a server keeps what it holds."""
     directory = read_state_path()
     if directory is not None:
@@ -34,7 +34,7 @@ def run_server(topology: Topology, *, initial: Path | None) -> None:
         serve_until_told(topology, Path(folder), initial=initial)
 
 
-def serve_until_told(topology: Topology, directory: Path, *, initial: Path | None = None) -> None:
+def serve_until_told(topology: Topology, directory: Path, *, initial: str | None = None) -> None:
     """Serve until all workers have finished, or SIGTERM or SIGINT comes.
 
     A folder that is not empty is taken up: then the server is one that was restarted.

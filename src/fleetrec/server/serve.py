@@ -35,7 +35,7 @@ class ServerOptions:
     num_workers: int
     endpoint: str
     directory: Path
-    initial: Path | None = None  # a checkpoint with whose rows a new server begins
+    initial: str | None = None  # a checkpoint with whose rows a new server begins
     status: Path | None = None  # where to tell how it goes
     durability: Durability = "process"
     snapshot_bytes: int = SNAPSHOT_BYTES

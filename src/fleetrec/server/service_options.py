@@ -1,7 +1,6 @@
 """How a server keeps what it holds, and the meetings that it knows by name."""
 
 import dataclasses
-from pathlib import Path
 
 from fleetrec.server.spec import Portion
 
@@ -16,6 +15,6 @@ class ServiceOptions:
 
     portion: Portion
     num_workers: int
-    initial: Path | None = None  # a checkpoint with whose rows a new server begins
+    initial: str | None = None  # a checkpoint with whose rows a new server begins
     snapshot_bytes: int = 1 << 28  # of journal, after which a snapshot replaces it
     patience_s: float = PATIENCE_S

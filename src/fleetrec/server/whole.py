@@ -2,13 +2,13 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 import torch
 from pydantic import ValidationError
 
+from fleetrec.checkpoint.staging import Staging
 from fleetrec.core.faults import reach
 from fleetrec.embedding.record import StoredTable
 from fleetrec.server.dense import WEIGHTS
@@ -17,15 +17,16 @@ from fleetrec.server.wire import Kind, Message, WireError, as_bytes
 
 
 def save(shard: Shard, message: Message) -> Message:
-    """Write this server's files of tables into folders that are there."""
+    """Write this server's files of tables into a folder that another process has begun."""
     with _wrong_fields():
         wanted = message.plain()
-        directory = Path(wanted["directory"])
+        staging, folder = Staging.open(str(wanted["staging"])), str(wanted["folder"])
         written = {}
         for name, (count, version) in wanted["tables"].items():
-            written[name] = shard.write_table(
-                name, directory / name, shards_each=count, version=version
-            )
+            with staging.folder(f"{folder}/{name}") as directory:
+                written[name] = shard.write_table(
+                    name, directory, shards_each=count, version=version
+                )
             reach("save")
     return Message(kind=Kind.OK, arrays=[as_bytes({"tables": written, "stats": shard.stats()})])
 

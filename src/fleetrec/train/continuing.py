@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 
-from fleetrec.checkpoint.folder import Folder, is_published, open_folder
+from fleetrec.checkpoint.folder import Folder, is_published, open_folder, published_names
 from fleetrec.config.job import RollingOptions, RunOptions
 from fleetrec.core.errors import CheckpointError, ConfigError, DataError, MismatchError
+from fleetrec.core.storage import exists, join
 from fleetrec.train.phase import PhaseRun, read_phase
 from fleetrec.train.position import Position
 from fleetrec.train.resume import ResumePoint, take_up
@@ -14,22 +14,19 @@ from fleetrec.train.resume import ResumePoint, take_up
 logger = logging.getLogger(__name__)
 
 
-def rolling_checkpoints(folder: Path, *, prefix: str) -> list[Path]:
+def rolling_checkpoints(folder: str, *, prefix: str) -> list[str]:
     """Return the published checkpoints of a folder, those of later steps first."""
-    if not folder.is_dir():
-        return []
-    found = [
-        path
-        for path in folder.iterdir()
-        if path.name.startswith(prefix) and path.name.removeprefix(prefix).isdecimal()
+    steps = [
+        int(name.removeprefix(prefix))
+        for name in published_names(folder)
+        if name.startswith(prefix) and name.removeprefix(prefix).isdecimal()
     ]
-    published = filter(is_published, found)
-    return sorted(published, key=lambda path: int(path.name.removeprefix(prefix)), reverse=True)
+    return [join(folder, f"{prefix}{step}") for step in sorted(steps, reverse=True)]
 
 
-def open_newest(path: Path, *, prefix: str = "model.ckpt-") -> Folder:
+def open_newest(path: str, *, prefix: str = "model.ckpt-") -> Folder:
     """Open a checkpoint, or the newest of a folder."""
-    if path.is_dir() and not is_published(path):
+    if exists(path) and not is_published(path):
         found = rolling_checkpoints(path, prefix=prefix)
         if not found:
             raise CheckpointError(f"{path}: holds no checkpoint {prefix}<step>")
@@ -65,8 +62,8 @@ def _take_up(point: ResumePoint, run: RunOptions, phases: Sequence[PhaseRun]) ->
         logger.info(
             "goes on with the weights of %s, from the beginning of the data: pipeline or data have "
             "changed since",
-            point.folder.path,
+            point.folder.url,
         )
         return Position(step=point.position.step)
-    logger.info("goes on exactly where %s was written", point.folder.path)
+    logger.info("goes on exactly where %s was written", point.folder.url)
     return point.position

@@ -3,10 +3,10 @@
 import contextlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TextIO
 
 from fleetrec.core.batch import Batch
+from fleetrec.core.storage import writing
 from fleetrec.models.base import Model
 from fleetrec.tasks.task import Outputs
 
@@ -35,15 +35,12 @@ class ResultDump:
 
 
 @contextlib.contextmanager
-def open_dump(path: Path | None, model: Model) -> Iterator[ResultDump]:
-    """Write to a hidden sibling that takes the name of ``path`` once it is complete."""
-    if path is None:
+def open_dump(url: str | None, model: Model) -> Iterator[ResultDump]:
+    """Write a file that is at ``url`` once it is complete."""
+    if url is None:
         yield ResultDump(None, model)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staging = path.with_name(f".{path.name}.part")
-    with staging.open("w", encoding="utf-8") as stream:
+    with writing(url) as path, path.open("w", encoding="utf-8") as stream:
         dump = ResultDump(stream, model)
         yield dump
         dump.close()
-    staging.replace(path)

@@ -1,12 +1,12 @@
 """Inference: the metrics of one or all checkpoints on a data set."""
 
 import logging
-from pathlib import Path
 
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.storage import name_of
 from fleetrec.parallel.cluster import Cluster
 from fleetrec.parallel.ranks import Ranks
 from fleetrec.parallel.strategy import Step
@@ -72,14 +72,14 @@ class Evaluator:
         for phase in self._phases:
             phase.strategy.close()
 
-    def _pass(self, phase: PhaseRun, index: int, checkpoint: Path) -> None:
+    def _pass(self, phase: PhaseRun, index: int, checkpoint: str) -> None:
         counted = _Counter(phase, self._phases.index(phase), index)
         Pass(
             kind="infer",
             run=self._run,
             around=self._around,
             phase=phase,
-            epoch_name=checkpoint.name,
+            epoch_name=name_of(checkpoint),
             dump_path=self._dump_path(checkpoint),
             process=counted.process,
             place_of=lambda batch: counted.place(
@@ -93,11 +93,11 @@ class Evaluator:
         if self._phases[0].strategy.agrees(self._around.should_stop()):
             raise KeyboardInterrupt
 
-    def _dump_path(self, checkpoint: Path) -> Path | None:
+    def _dump_path(self, checkpoint: str) -> str | None:
         path = self._run.dump_path
         if path is None or len(self._checkpoints) == 1:
             return path
-        return path.with_name(f"{path.name}_{checkpoint.name}")
+        return f"{path}_{name_of(checkpoint)}"
 
 
 class _Counter:

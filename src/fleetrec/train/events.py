@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal, Protocol
 
 Kind = Literal["train", "infer"]
@@ -64,7 +63,7 @@ class Observer(Protocol):
         """Be told that a pass over the data is over."""
         ...
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, path: str, *, epoch: int) -> None:
         """Be told that something was published."""
         ...
 
@@ -90,7 +89,7 @@ class Observers:
         for observer in self._observers:
             observer.pass_done(done)
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, path: str, *, epoch: int) -> None:
         """Pass it on."""
         for observer in self._observers:
             observer.saved(what, path, epoch=epoch)

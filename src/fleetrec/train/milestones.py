@@ -2,11 +2,11 @@
 
 import json
 import math
-import shutil
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
+from fleetrec.checkpoint.staging import delete_folder
 from fleetrec.config.job import RollingOptions, RunOptions
+from fleetrec.core.storage import join, write_bytes
 from fleetrec.data.loader import ONE_WORKER
 from fleetrec.train.continuing import rolling_checkpoints
 from fleetrec.train.judge import Judge, result_of
@@ -17,7 +17,7 @@ from fleetrec.train.saving import Saver
 
 RESULT = "eval_result.txt"
 
-SaveTogether = Callable[[Callable[[], Path]], Path]  # the chief saves, all take part
+SaveTogether = Callable[[Callable[[], str]], str]  # the chief saves, all take part
 
 
 class Milestones:
@@ -95,7 +95,7 @@ class RollingMilestones(Milestones):
         if self._options.keep and self._strategy.is_chief:
             found = rolling_checkpoints(self._options.path, prefix=self._options.prefix)
             for old in found[self._options.keep :]:
-                shutil.rmtree(old)
+                delete_folder(old)
 
     def _evaluate(self, position: Position) -> None:
         if self._judge is None:
@@ -103,7 +103,7 @@ class RollingMilestones(Milestones):
         around, name = self._around, f"{self._options.prefix}{position.step}"
         figures = self._judge.report(around.observer, around.clock, checkpoint=name)
         if self._strategy.is_chief:
-            write_result(self._options.path / RESULT, result_of(figures, step=position.step))
+            write_result(join(self._options.path, RESULT), result_of(figures, step=position.step))
 
 
 def build_milestones(
@@ -136,9 +136,7 @@ def build_milestones(
     )
 
 
-def write_result(path: Path, result: dict[str, float]) -> None:
+def write_result(url: str, result: dict[str, float]) -> None:
     """Write figures as JSON, at once or not at all; what is undefined is null."""
     plain = {name: value if math.isfinite(value) else None for name, value in result.items()}
-    staging = path.with_name(f".{path.name}.part")
-    staging.write_text(json.dumps(plain, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    staging.replace(path)
+    write_bytes(url, (json.dumps(plain, indent=2, sort_keys=True) + "\n").encode())

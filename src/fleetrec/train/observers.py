@@ -61,7 +61,7 @@ class LogObserver:
             ", ".join([figures, *_tables(done.tables), f"samples/s: {done.samples_per_s:.0f}"]),
         )
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, path: str, *, epoch: int) -> None:
         """Write where something was saved."""
         logger.info('\tsave epoch_id:%d %s into: "%s"', epoch, what, path)
 
@@ -107,7 +107,7 @@ class StepLogObserver(LogObserver):
         figures = ", ".join(f"{name} = {_short(value)}" for name, value in done.figures.items())
         logger.info("eval of %s: %s, %.2f s", done.epoch, figures, done.seconds)
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, path: str, *, epoch: int) -> None:
         """Write where something was saved."""
         logger.info("epoch %d: %s saved in %s", epoch, what, path)
 
@@ -149,9 +149,9 @@ class JsonObserver:
             tables=done.tables,
         )
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, path: str, *, epoch: int) -> None:
         """Append what was saved."""
-        self._append(event="saved", what=what, path=str(path), epoch=epoch)
+        self._append(event="saved", what=what, path=path, epoch=epoch)
 
     def _append(self, **record: Any) -> None:
         with self._path.open("a", encoding="utf-8") as stream:
@@ -183,7 +183,7 @@ class StatusObserver:
     def pass_done(self, done: PassDone) -> None:
         """Write nothing: the next pass tells more."""
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, path: str, *, epoch: int) -> None:
         """Write nothing."""
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
@@ -39,7 +38,7 @@ class Pass:
     around: Surroundings
     phase: PhaseRun
     epoch_name: str
-    dump_path: Path | None
+    dump_path: str | None
     process: Callable[[Batch], Step]
     place_of: Callable[[Batch], Place]
     after: Callable[[Batch], None]

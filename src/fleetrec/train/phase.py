@@ -205,11 +205,11 @@ def warm_start(phase: PhaseRun, checkpoint: Folder, options: WarmStartOptions) -
     loaded = phase.strategy.load_variables(saved, wanted)
     missing = sorted(set(options.variables) - set(loaded))
     if missing:
-        raise CheckpointError(f"{checkpoint.path}: has no fitting {', '.join(missing)}")
+        raise CheckpointError(f"{checkpoint.url}: has no fitting {', '.join(missing)}")
     if options.newest:
         others = [phase.model.variable_name(n) for n in wanted if n not in loaded]
         if others:
-            logger.warning("not in %s, or of another shape: %s", checkpoint.path, ", ".join(others))
+            logger.warning("not in %s, or of another shape: %s", checkpoint.url, ", ".join(others))
     return f"{len(loaded)} of {len(wanted)} variables: {', '.join(loaded) or 'none fits'}"
 
 
@@ -270,7 +270,7 @@ def part_for(checkpoint: Folder, phase: PhaseRun) -> str:
         if len(candidates) == 1:
             return candidates[0]
     raise CheckpointError(
-        f"{checkpoint.path}: holds the phases {', '.join(parts)}; none of them is "
+        f"{checkpoint.url}: holds the phases {', '.join(parts)}; none of them is "
         f"{phase.options.name!r}, and the model does not tell which to take"
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fleetrec.config.job import RunOptions
+from fleetrec.core.storage import write_bytes
 from fleetrec.train.run_folder import RunFolder
 
 WIDTH, HEIGHT, MARGIN = 640, 220, 48
@@ -32,11 +33,11 @@ def write_report(folder: RunFolder, run: RunOptions) -> None:
         _list("Left behind", [f"{r['what']} of epoch {r['epoch']}: {r['path']}" for r in saved]),
         _block("Configuration", json.dumps(run.to_plain(), indent=1, ensure_ascii=False)),
     ]
-    folder.report.write_text(
+    page = (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
-        f"<style>{STYLE}</style><h1>{title}</h1>{''.join(sections)}</html>\n",
-        encoding="utf-8",
+        f"<style>{STYLE}</style><h1>{title}</h1>{''.join(sections)}</html>\n"
     )
+    write_bytes(folder.report, page.encode())
 
 
 def _records(folder: RunFolder) -> list[dict[str, Any]]:

@@ -3,13 +3,13 @@
 import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from fleetrec.checkpoint.folder import Folder, is_published, open_folder
+from fleetrec.checkpoint.folder import Folder, is_published, open_folder, published_names
 from fleetrec.checkpoint.tensors import read_file
 from fleetrec.config.job import RunOptions
 from fleetrec.core.errors import CheckpointError, ConfigError, DataError
+from fleetrec.core.storage import exists, join
 from fleetrec.train.phase import PhaseRun, load_random_state, read_phase
 from fleetrec.train.position import Position
 from fleetrec.train.run_folder import RunFolder
@@ -40,12 +40,12 @@ def resume_points(run: RunOptions, folder: RunFolder) -> Iterator[ResumePoint]:
     run_id = folder.run_id()
     if run_id is None:
         return
-    places = (run.save.checkpoint_path, run.save.step_path, folder.checkpoints)
+    places = (run.save.checkpoint_path, run.save.step_path, str(folder.checkpoints))
     found: list[ResumePoint] = []
-    for place in {place for place in places if place is not None and place.is_dir()}:
-        for path in filter(is_published, place.iterdir()):
+    for place in {place for place in places if place is not None}:
+        for name in published_names(place):
             try:
-                checkpoint = open_folder(path, kind="checkpoint")
+                checkpoint = open_folder(join(place, name), kind="checkpoint")
             except CheckpointError as error:
                 logger.warning("passed over: %s", error)
                 continue
@@ -68,7 +68,7 @@ def take_up(point: ResumePoint, run: RunOptions, phases: Sequence[PhaseRun]) -> 
     fingerprints = {phase.options.name: phase.data_fingerprint() for phase in phases}
     if point.folder.meta["data"] != fingerprints:
         raise DataError(
-            f"--resume: the data files have changed since {point.folder.path} was written (names "
+            f"--resume: the data files have changed since {point.folder.url} was written (names "
             "or sizes); start without --resume, with init_model_path to keep the weights"
         )
     saved = [read_phase(point.folder, phase.options.name) for phase in phases]
@@ -111,7 +111,7 @@ def _check_same_job(checkpoint: Folder, run: RunOptions) -> None:
     if changed:
         raise ConfigError(
             [
-                f"--resume: {key} was {before.get(key)!r} when {checkpoint.path} was written, "
+                f"--resume: {key} was {before.get(key)!r} when {checkpoint.url} was written, "
                 f"now it is {now.get(key)!r}"
                 for key in changed
             ]
@@ -129,24 +129,22 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def checkpoint_folders(path: Path) -> list[Path]:
+def checkpoint_folders(path: str) -> list[str]:
     """Return one checkpoint, or those below a folder: epochs in numeric order, else by name."""
     if is_published(path):
         return [path]
-    if not path.is_dir():
+    if not exists(path):
         raise CheckpointError(f"{path}: no such checkpoint")
-    found = [child for child in path.iterdir() if is_published(child)]
-    epochs = [child for child in found if child.name.isdecimal()]
-    if epochs:
-        return sorted(epochs, key=lambda child: int(child.name))
+    found = published_names(path)
+    epochs = [name for name in found if name.isdecimal()]
     if not found:
         raise CheckpointError(f"{path}: neither a checkpoint nor a folder of checkpoints")
-    return sorted(found, key=lambda child: child.name)
+    return [join(path, name) for name in sorted(epochs, key=int) or found]
 
 
-def open_one(path: Path) -> Folder:
+def open_one(path: str) -> Folder:
     """Open a checkpoint; a folder of them is answered with the newest to choose."""
-    if path.is_dir() and not is_published(path):
+    if exists(path) and not is_published(path):
         newest = checkpoint_folders(path)[-1]
         raise CheckpointError(f"{path}: holds several checkpoints; did you mean {newest}?")
     return open_folder(path, kind="checkpoint")

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from fleetrec.core.errors import CheckpointError
+from fleetrec.core.storage import SEPARATOR, is_local, join, local_path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """``logs/<model>.<runner>/``."""
+    """``logs/<model>.<runner>/``; the report may go elsewhere, also to a URL."""
 
     path: Path
+    report_folder: str | None = None
 
     @property
     def log(self) -> Path:
@@ -25,9 +27,9 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
-    def report(self) -> Path:
+    def report(self) -> str:
         """The page for people."""
-        return self.path / "report.html"
+        return join(self.report_folder or self.path, "report.html")
 
     @property
     def checkpoints(self) -> Path:
@@ -64,3 +66,14 @@ class RunFolder:
     @property
     def _identity(self) -> Path:
         return self.path / "run.json"
+
+
+def run_folder_of(model_dir: str) -> RunFolder:
+    """Return the run folder of a model folder: itself, or for a URL one under ``logs``.
+
+    Logs grow line by line, which storage behind URLs cannot; the report goes there.
+    """
+    if is_local(model_dir):
+        return RunFolder(path=local_path(model_dir))
+    name = model_dir.rpartition(SEPARATOR)[2].strip("/").replace("/", ".")
+    return RunFolder(path=Path("logs") / name, report_folder=model_dir)

@@ -2,19 +2,19 @@
 
 import dataclasses
 import json
-import os
 import platform
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import fleetrec
 from fleetrec.checkpoint.folder import is_published, write_folder
+from fleetrec.checkpoint.staging import Staging
 from fleetrec.checkpoint.tables import TABLES
 from fleetrec.checkpoint.tensors import encode_tensors
 from fleetrec.config.job import RollingOptions, RunOptions
+from fleetrec.core.storage import join, relative
 from fleetrec.embedding.record import WrittenTable
 from fleetrec.export.inference import InferenceModel
 from fleetrec.train.events import Observer
@@ -29,16 +29,16 @@ class DeltaChain:
 
     def __init__(self, base_interval: int) -> None:
         self._base_interval = base_interval
-        self._paths: list[Path] = []  # from the last base on
+        self._paths: list[str] = []  # from the last base on
 
-    def parent_of(self, path: Path) -> Path | None:
+    def parent_of(self, path: str) -> str | None:
         """Return of what ``path`` shall hold the changes; None: it is a base."""
         is_due = len(self._paths) % self._base_interval == 0
         if is_due or path in self._paths or not all(map(is_published, self._paths)):
             return None
         return self._paths[-1]
 
-    def published(self, path: Path, *, parent: Path | None) -> None:
+    def published(self, path: str, *, parent: str | None) -> None:
         """Note what was written."""
         self._paths = [path] if parent is None else [*self._paths, path]
 
@@ -59,35 +59,36 @@ class Saver:
         """Save what is due after an epoch; ``position`` is the beginning of the next."""
         save, epoch = self.run.save, position.epoch - 1
         if save.checkpoint_path and self._is_due(epoch, save.checkpoint_interval):
-            self.checkpoint(save.checkpoint_path / str(epoch), position, figures, epoch=epoch)
+            path = join(save.checkpoint_path, str(epoch))
+            self.checkpoint(path, position, figures, epoch=epoch)
         if save.inference_path and self._is_due(epoch, save.inference_interval):
-            self._inference_models(save.inference_path / str(epoch), epoch)
+            self._inference_models(join(save.inference_path, str(epoch)), epoch)
 
     def is_batch_due(self, position: Position) -> bool:
         """Tell whether a step checkpoint is due; ``position`` is behind the batch."""
         save, batch = self.run.save, position.batch - 1
         return bool(save.step_path and save.step_interval and batch % save.step_interval == 0)
 
-    def batch_done(self, position: Position) -> Path:
+    def batch_done(self, position: Position) -> str:
         """Save a step checkpoint."""
         assert self.run.save.step_path is not None
-        path = self.run.save.step_path / _batch_name(position)
+        path = join(self.run.save.step_path, _batch_name(position))
         self.checkpoint(path, position, {}, epoch=position.epoch)
         return path
 
-    def interrupted(self, position: Position) -> Path:
+    def interrupted(self, position: Position) -> str:
         """Save in the middle of an epoch because the run was told to stop."""
         save = self.run.save
         if save.rolling is not None:
             return self.at_step(save.rolling, position)
         place = save.step_path or save.checkpoint_path or self.folder.checkpoints
-        path = place / _batch_name(position)
+        path = join(place, _batch_name(position))
         self.checkpoint(path, position, {}, epoch=position.epoch)
         return path
 
-    def at_step(self, rolling: RollingOptions, position: Position) -> Path:
+    def at_step(self, rolling: RollingOptions, position: Position) -> str:
         """Save under the number of steps; of equal ones the last counts."""
-        path = rolling.path / f"{rolling.prefix}{position.step}"
+        path = join(rolling.path, f"{rolling.prefix}{position.step}")
         self.checkpoint(path, position, {}, epoch=position.epoch)
         return path
 
@@ -96,7 +97,7 @@ class Saver:
         return is_last or (interval > 0 and (epoch + 1) % interval == 0)
 
     def checkpoint(
-        self, path: Path, position: Position, figures: Mapping[str, Any], *, epoch: int
+        self, path: str, position: Position, figures: Mapping[str, Any], *, epoch: int
     ) -> None:
         """Publish a checkpoint of all phases."""
         positions = [] if position.cursor is None else self._positions(position)
@@ -107,15 +108,14 @@ class Saver:
         }
         tensors[RANDOM] = random_state()
         parent = self.chain.parent_of(path)
-        way = None if parent is None else _relative(parent, path)
+        way = None if parent is None else relative(parent, to=path)
         written: list[WrittenTable] = []
 
-        def write_tables(staging: Path) -> dict[str, Any]:
+        def write_tables(staging: Staging) -> dict[str, Any]:
             records = {}
             for phase in self.phases:
-                tables = phase.strategy.write_tables(
-                    staging / phase.options.name / TABLES, parent=way
-                )
+                folder = f"{phase.options.name}/{TABLES}"
+                tables = phase.strategy.write_tables(staging, folder, parent=way)
                 written.extend(tables.values())
                 records[phase.options.name] = {n: t.record.to_plain() for n, t in tables.items()}
             return {TABLES: records}
@@ -159,10 +159,10 @@ class Saver:
             },
         }
 
-    def _inference_models(self, path: Path, epoch: int) -> None:
+    def _inference_models(self, path: str, epoch: int) -> None:
         for phase in self.phases:
             alone = len(self.phases) == 1
-            target = path if alone else path / phase.options.name
+            target = path if alone else join(path, phase.options.name)
             self.inference[phase.options.name].write(target, phase.strategy.frozen_rows())
             self.observer.saved("inference model", target, epoch=epoch)
 
@@ -175,11 +175,6 @@ def build_chain(run: RunOptions) -> DeltaChain:
     """
     may_replace = len(run.phases) > 1 and run.save.step_path is not None
     return DeltaChain(1 if may_replace else run.save.checkpoint_base_interval)
-
-
-def _relative(parent: Path, path: Path) -> str:
-    """Return the way from one checkpoint to another, so that they can be moved together."""
-    return Path(os.path.relpath(parent.resolve(), path.resolve())).as_posix()
 
 
 def _batch_name(position: Position) -> str:

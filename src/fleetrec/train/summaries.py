@@ -51,7 +51,7 @@ class SummaryObserver:
         if done.kind == "infer":
             _write(self._judging, done.figures, self._step)
 
-    def saved(self, what: str, path: Path, *, epoch: int) -> None:
+    def saved(self, what: str, path: str, *, epoch: int) -> None:
         """Write nothing."""
 
 

@@ -4,7 +4,6 @@ import functools
 import json
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
@@ -32,7 +31,7 @@ logger = logging.getLogger(__name__)
 class StoppedError(Exception):
     """The run was told to stop, and has saved itself."""
 
-    def __init__(self, checkpoint: Path) -> None:
+    def __init__(self, checkpoint: str) -> None:
         self.checkpoint = checkpoint
         super().__init__(f"stopped; saved in {checkpoint}")
 
@@ -153,7 +152,7 @@ class Trainer:
             around=self._around,
             phase=phase,
             epoch_name=str(epoch),
-            dump_path=dump_path and Path(f"{dump_path}_epoch_{epoch}{self._suffix(phase)}"),
+            dump_path=dump_path and f"{dump_path}_epoch_{epoch}{self._suffix(phase)}",
             process=functools.partial(self._step, phase.strategy),
             place_of=self._place,
             after=self._after,
@@ -205,14 +204,14 @@ class Trainer:
         if must_stop:
             raise StoppedError(self._save(lambda: self._saver.interrupted(position)))
 
-    def _save(self, save: Callable[[], Path]) -> Path:
+    def _save(self, save: Callable[[], str]) -> str:
         """Let the chief save all that was done and counted; others wait and help."""
         step = self._position.step
         for phase in self._phases:
             phase.collect_counts(step=step)
-        path = save() if self._meeting.is_chief else Path()
-        brought = self._meeting.gather("path", str(path).encode(), number=step)
-        return Path(brought[0].decode())
+        path = save() if self._meeting.is_chief else ""
+        brought = self._meeting.gather("path", path.encode(), number=step)
+        return brought[0].decode()
 
     def _place(self, batch: Batch) -> Place:
         position = self._position
@@ -254,12 +253,12 @@ class Trainer:
             if not point.fits(self._num_places):
                 logger.warning(
                     "passed over: %s: written by %d workers within an epoch, now there are %d",
-                    point.folder.path,
+                    point.folder.url,
                     len(point.positions),
                     self._num_places,
                 )
             elif self._try_take_up(point):
-                logger.info("resumed from %s", point.folder.path)
+                logger.info("resumed from %s", point.folder.url)
                 self._position, self._starts = point.position, point.positions
                 return True
         logger.warning("no checkpoint of an earlier run of %s: starting anew", self._run.name)
@@ -271,7 +270,7 @@ class Trainer:
         except MismatchError:  # the job has changed: older checkpoints do not fit either
             raise
         except CheckpointError as error:
-            logger.warning("passed over: %s: %s", point.folder.path, error)
+            logger.warning("passed over: %s: %s", point.folder.url, error)
             return False
         return True
 

@@ -65,8 +65,8 @@ def test_a_write_that_fails_publishes_no_folder(tmp_path):
 
 
 def write_large(staging):
-    (staging / "phase").mkdir(exist_ok=True)
-    (staging / "phase" / "large.bin").write_bytes(b"12345")
+    with staging.folder("phase") as folder:
+        (folder / "large.bin").write_bytes(b"12345")
     return {"large": {"x": float("nan")}}
 
 

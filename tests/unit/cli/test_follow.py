@@ -55,11 +55,11 @@ def test_passes_and_what_was_saved_are_told_as_they_were_written(tmp_path):
     writer.interval(make_interval())
     writer.pass_done(make_done(AUC=0.75))
     follower.look()
-    writer.saved("checkpoint", tmp_path / "0", epoch=0)
+    writer.saved("checkpoint", "s3://bucket/0", epoch=0)
     follower.look()
     follower.look()
     assert told.passes == [make_done(AUC=0.75)]
-    assert told.paths == [("checkpoint", str(tmp_path / "0"), 0)]
+    assert told.paths == [("checkpoint", "s3://bucket/0", 0)]
 
 
 def test_an_undefined_figure_is_undefined_again(tmp_path):

@@ -157,12 +157,12 @@ def test_the_workspace_is_put_into_lists_and_nested_values(job_file, tmp_path):
     (run,) = decode_file(job_file(change)).runs
     assert run.phases[0].model.act == f"{tmp_path}/x"
     assert run.save.feeds == (f"{tmp_path}/y",)
-    assert run.save.inference_path == tmp_path / "z"
+    assert run.save.inference_path == str(tmp_path / "z")
 
 
 def test_the_workspace_is_put_into_values_of_the_command_line(job_file, tmp_path):
     (run,) = decode_file(job_file(), "runner.train.save_checkpoint_path={workspace}/c").runs
-    assert run.save.checkpoint_path == tmp_path / "c"
+    assert run.save.checkpoint_path == str(tmp_path / "c")
 
 
 def test_a_workspace_may_be_written_with_backslashes(job_file, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import sys
 import fsspec
 import pytest
 
-from fleetrec.core.errors import DataError
+from fleetrec.core.errors import DataError, UnavailableError
 from fleetrec.data.files import list_files
 from fleetrec.data.loader import Loader
 from making_data import SAMPLES, WRITERS, make_options, read_block, to_comparable
@@ -67,7 +67,7 @@ def test_without_s3fs_the_message_says_what_to_install(monkeypatch):
     registry = importlib.import_module("fsspec.registry")
     monkeypatch.delitem(registry._registry, "s3", raising=False)  # where it was used before
     with pytest.raises(
-        DataError, match=r"^s3://x/y: cannot be listed: .*'fleetrec\[s3\]'"
+        UnavailableError, match=r"^s3://x/y: cannot be listed: .*'fleetrec\[s3\]'"
     ) as caught:
         list_files("s3://x/y")
     assert "\n" not in str(caught.value)

@@ -261,4 +261,4 @@ def test_missing_and_added_files_are_refused(tmp_path, many_shards):
     with pytest.raises(CheckpointError, match=r"99999-of-99999.snap: does not belong"):
         list(live_rows(stored.chain))
     with pytest.raises(CheckpointError, match="holds no snapshot of a table"):
-        list(live_candidates(Chain(directories=(tmp_path,))))
+        list(live_candidates(Chain(urls=(str(tmp_path),))))

@@ -42,6 +42,7 @@ from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.processes import Processes
+from fleetrec.core.storage import to_url
 
 PHASE = "model"  # what the weights of a pipeline are called in a checkpoint
 DEFAULT_SAVE_STEPS = 1000
@@ -76,7 +77,7 @@ class DecodedPipeline:
 
     job: Job
     text: str
-    model_dir: Path
+    model_dir: str
 
 
 def decode_pipeline(
@@ -115,7 +116,7 @@ def decode_pipeline(
             notices=(*plainer.notices, *translator.notices),
         ),
         text=to_text(tree, schema),
-        model_dir=Path(pipeline.model_dir),
+        model_dir=to_url(pipeline.model_dir),
     )
 
 
@@ -232,14 +233,14 @@ class _Translator:
             seed=seed,
             save=SaveOptions(
                 rolling=RollingOptions(
-                    path=Path(self._pipeline.model_dir),
+                    path=self._pipeline.model_dir,
                     every_steps=None if is_timed else every_steps,
                     every_seconds=train.save_checkpoints_secs,
                     keep=train.keep_checkpoint_max,
                 )
             ),
             warm_start=WarmStartOptions(
-                partial_path=Path(fine_tune) if fine_tune else None,
+                partial_path=fine_tune or None,
                 newest=True,
                 renames=Path(train.fine_tune_ckpt_var_map)
                 if train.fine_tune_ckpt_var_map

@@ -31,6 +31,7 @@ from fleetrec.config.yaml_dialect.schema import (
     comparison,
     dense_shape,
 )
+from fleetrec.core.storage import is_local, local_path
 
 STAGES = ("instance", "network", "startup", "runner", "terminal")
 
@@ -282,13 +283,13 @@ def run_options(runner: Runner, phases: Sequence[PhaseOptions], *, top: TopLevel
         seed=runner.seed,
         save=_save_options(runner),
         warm_start=WarmStartOptions(
-            path=_path(runner.init_model_path),
-            partial_path=_path(runner.init_pretraining_model_path),
+            path=runner.init_model_path,
+            partial_path=runner.init_pretraining_model_path,
             variables=runner.load_vars,
             frozen=runner.finetuning_aspect_varnames,
         ),
         print_interval=runner.print_interval,
-        dump_path=_path(runner.runner_result_dump_path),
+        dump_path=runner.runner_result_dump_path,
         show_costs=top.debug,
     )
 
@@ -335,14 +336,14 @@ def _is_collective(runner: Runner) -> bool:
 def _save_options(runner: Runner) -> SaveOptions:
     """Translate intervals: -1 (the default) has always meant every epoch, and off for steps."""
     return SaveOptions(
-        checkpoint_path=_path(runner.save_checkpoint_path),
+        checkpoint_path=runner.save_checkpoint_path,
         checkpoint_interval=abs(runner.save_checkpoint_interval),
         checkpoint_base_interval=runner.save_checkpoint_base_interval,
-        inference_path=_path(runner.save_inference_path),
+        inference_path=runner.save_inference_path,
         inference_interval=abs(runner.save_inference_interval),
         feeds=runner.save_inference_feed_varnames,
         fetches=runner.save_inference_fetch_varnames,
-        step_path=_path(runner.save_step_path),
+        step_path=runner.save_step_path,
         step_interval=max(runner.save_step_interval, 0),
     )
 
@@ -369,9 +370,7 @@ def _save_problems(runner: Runner) -> dict[str, str]:
 
 def _blocking_file(text: str | None) -> Path | None:
     """Return the file that stands where a folder is to be made, if there is one."""
-    path = _path(text)
-    return None if path is None else next((p for p in (path, *path.parents) if p.is_file()), None)
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
+    if text is None or not is_local(text):
+        return None
+    path = local_path(text)
+    return next((p for p in (path, *path.parents) if p.is_file()), None)

@@ -218,7 +218,7 @@ def test_paths_reach_every_field(tmp_path, classes):
     assert {f.embedded.dim for f in phase.model.groups[1].features} == {4}
     assert phase.model.deepfm.dnn.hidden_units == (5, 6)
     assert not phase.model.deepfm.dnn.use_bn
-    assert run.save.rolling.path == Path("elsewhere")
+    assert run.save.rolling.path == "elsewhere"
     assert run.evaluation.num_samples == 10
     assert run.num_steps == 3
     assert phase.model.labels == ("like",)
