@@ -19,7 +19,7 @@ TABLE = "learn/SparseFeatFactors"
 
 
 def write_config(folder: Path, place: str) -> Path:
-    """Two epochs of 14 batches: checkpoints with deltas, an inference model and a dump."""
+    """Two epochs of 14 batches: checkpoints with deltas, and a dump."""
     data = folder / "data"
     if not data.exists():
         make_data(data, num_samples=214, num_files=3)
@@ -31,7 +31,6 @@ def write_config(folder: Path, place: str) -> Path:
         save_step_path=storage.join(place, "steps"),
         save_step_interval=5,
         save_checkpoint_base_interval=9,
-        save_inference_path=storage.join(place, "inference"),
         runner_result_dump_path=storage.join(place, "dump"),
     )
     job["runner"][1]["init_model_path"] = storage.join(place, "ckpt")
@@ -59,17 +58,19 @@ class RunContract:
         run(write_config(tmp_path, folder))
         return folder
 
-    def test_a_run_leaves_the_same_as_in_local_folders(self, place, local, tmp_path):
-        run(write_config(tmp_path, place))
+    def test_a_run_leaves_the_same_as_in_local_folders(self, place, tmp_path):
+        local = str(tmp_path / "local")
+        for folder in (place, local):
+            inference = f"runner.train.save_inference_path={storage.join(folder, 'inference')}"
+            run(write_config(tmp_path, folder), inference, "runner.train.save_inference_interval=2")
         assert published_names(storage.join(place, "ckpt")) == ["0", "1"]
         last, its = (storage.join(folder, "ckpt/1") for folder in (place, local))
         assert tensors_of(last) == tensors_of(its)
         dump, other = (storage.join(folder, "dump_epoch_1") for folder in (place, local))
         assert json.loads(storage.read_bytes(dump)) == json.loads(storage.read_bytes(other))
-        answers = [
-            Predictor(storage.join(x, "inference/1")).predict(feeds()) for x in (place, local)
-        ]
-        np.testing.assert_array_equal(*(answer["predict"] for answer in answers))
+        models = [Predictor(storage.join(folder, "inference/1")) for folder in (place, local)]
+        answers = [model.predict(feeds())["predict"] for model in models]
+        np.testing.assert_array_equal(*answers)
 
     def test_a_broken_run_resumes_from_a_chain_of_deltas(self, place, local, tmp_path):
         config = write_config(tmp_path, place)
@@ -80,7 +81,7 @@ class RunContract:
         assert resumed.meta["tables"]["learn"]["SparseFeatFactors"]["kind"] == "delta"
         assert tensors_of(resumed.url) == tensors_of(storage.join(local, "ckpt/1"))
 
-    def test_a_chain_is_moved_together(self, place, local, tmp_path):
+    def test_a_chain_is_moved_together(self, place, tmp_path):
         run(write_config(tmp_path, place), "runner.train.epochs=1")
         expected = tensors_of(storage.join(place, "ckpt/0"))
         with storage.local_copy(place) as copy:

@@ -29,22 +29,25 @@ class TestRuns(RunContract):
 def test_the_model_folder_of_a_pipeline_may_be_a_url(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     network = "wide_and_deep { dnn { hidden_units: [4] use_bn: false } }"
-    paths = write_data(tmp_path / "data", num_train=640, num_eval=200)
+    paths = write_data(tmp_path, num_train=640, num_eval=200)
     pipeline = write_pipeline(
         tmp_path,
         model_config("WideAndDeep", network, groups=WIDE_AND_DEEP),
         paths=paths,
         num_steps=12,
-        train_config="save_checkpoints_steps: 4 keep_checkpoint_max: 2",
+        train_config="keep_checkpoint_max: 2",
     )
-    train_and_evaluate(Request(path=pipeline, model_dir=place), continue_train=False)
+    request = Request(
+        path=pipeline, model_dir=place, arguments=["--train_config.save_checkpoints_steps=4"]
+    )
+    train_and_evaluate(request, continue_train=False)
     assert published_names(place) == ["model.ckpt-12", "model.ckpt-8"]
     result = json.loads(storage.read_bytes(storage.join(place, RESULT)))
     assert result["global_step"] == 12
     assert b"<!doctype html>" in storage.read_bytes(storage.join(place, "report.html"))
     assert Path("logs/test-url-runs.place/run.log").is_file()
     with pytest.raises(ConfigError, match=r"holds model\.ckpt-12 of an earlier run"):
-        train_and_evaluate(Request(path=pipeline, model_dir=place), continue_train=False)
+        train_and_evaluate(request, continue_train=False)
     longer = Request(path=pipeline, model_dir=place, arguments=["--train_config.num_steps=16"])
     train_and_evaluate(longer, continue_train=True)
     assert published_names(place) == ["model.ckpt-12", "model.ckpt-16"]

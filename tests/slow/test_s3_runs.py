@@ -1,0 +1,88 @@
+"""Runs whose checkpoints and models are on S3: in one process, with servers, with ranks."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from fleetrec.checkpoint.folder import published_names
+from fleetrec.core import storage
+from making import make_data, make_job, run, tensors_of, write_job
+from multiprocess.launching import started, wait_until
+from storing_runs import RunContract, write_config
+
+pytest.importorskip("s3fs")
+pytest.importorskip("moto")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.multiprocess,
+    # botocore's own, of Python versions and dates
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+SEVERAL = {
+    "servers": {"server_num": 2, "distribute_strategy": "sync"},
+    "ranks": {"fleet_mode": "collective"},
+}
+
+
+@pytest.fixture
+def place(bucket):
+    return f"s3://{bucket}/place"
+
+
+class TestRuns(RunContract):
+    """Over ``place``."""
+
+
+def command(config, *options):
+    return [sys.executable, "-m", "fleetrec.run", "-m", str(config), *options]
+
+
+def test_a_killed_run_resumes_from_s3_and_ends_equal(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    local = str(tmp_path / "local")
+    run(write_config(tmp_path, local))
+    config = write_config(tmp_path, place)
+    with started(command(config), tmp_path) as process:
+        wait_until(lambda: published_names(storage.join(place, "steps")), "a checkpoint")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert published_names(storage.join(place, "ckpt")) != ["0", "1"]
+    run(config, resume=True)
+    last, its = (storage.join(folder, "ckpt/1") for folder in (place, local))
+    assert tensors_of(last) == tensors_of(its)
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_holders_of_shards_save_to_and_resume_from_s3(place, tmp_path, kind):
+    """Every process writes its own files; only what each uploads is ever shared."""
+    data = make_data(tmp_path / "data", num_samples=640, num_files=2)
+    local = str(tmp_path / "local")
+    run_several(tmp_path, data, kind, local)
+    run_several(tmp_path, data, kind, place, "-o", "runner.train.epochs=1")
+    run_several(tmp_path, data, kind, place, "--resume")
+    assert f"resumed from {storage.join(place, '0')}" in all_logs(tmp_path)
+    assert tensors_of(storage.join(place, "1")) == tensors_of(storage.join(local, "1"))
+
+
+def run_several(folder, data, kind, place, *options):
+    """Train with two workers and what the kind needs, for two epochs."""
+    keys = {"class": "local_cluster_train", "worker_num": 2, **SEVERAL[kind]}
+    job = make_job(data, batch_size=16, save_checkpoint_path=place, **keys)
+    job["hyper_parameters"]["distributed_embedding"] = 1
+    config = write_job(job, folder / f"{storage.name_of(place)}.yaml")
+    done = subprocess.run(
+        command(config, *options),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def all_logs(folder):
+    return "".join(path.read_text() for path in (folder / "logs").rglob("*") if path.is_file())
