@@ -1,5 +1,6 @@
 """Everything that a run leaves behind, at URLs instead of paths."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -35,11 +36,9 @@ def test_the_model_folder_of_a_pipeline_may_be_a_url(place, tmp_path, monkeypatc
         model_config("WideAndDeep", network, groups=WIDE_AND_DEEP),
         paths=paths,
         num_steps=12,
-        train_config="keep_checkpoint_max: 2",
     )
-    request = Request(
-        path=pipeline, model_dir=place, arguments=["--train_config.save_checkpoints_steps=4"]
-    )
+    edits = ["--train_config.save_checkpoints_steps=4", "--train_config.keep_checkpoint_max=2"]
+    request = Request(path=pipeline, model_dir=place, arguments=edits)
     train_and_evaluate(request, continue_train=False)
     assert published_names(place) == ["model.ckpt-12", "model.ckpt-8"]
     result = json.loads(storage.read_bytes(storage.join(place, RESULT)))
@@ -48,7 +47,7 @@ def test_the_model_folder_of_a_pipeline_may_be_a_url(place, tmp_path, monkeypatc
     assert Path("logs/test-url-runs.place/run.log").is_file()
     with pytest.raises(ConfigError, match=r"holds model\.ckpt-12 of an earlier run"):
         train_and_evaluate(request, continue_train=False)
-    longer = Request(path=pipeline, model_dir=place, arguments=["--train_config.num_steps=16"])
+    longer = dataclasses.replace(request, arguments=[*edits, "--train_config.num_steps=16"])
     train_and_evaluate(longer, continue_train=True)
     assert published_names(place) == ["model.ckpt-12", "model.ckpt-16"]
     evaluate_checkpoint(

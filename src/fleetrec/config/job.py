@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny
+from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from fleetrec.config.features import ColumnOptions, FeatureOptions
-from fleetrec.config.options import Options
+from fleetrec.config.options import Options, Url, to_text
 from fleetrec.config.schedules import ScheduleOptions
-from fleetrec.core.storage import has_credentials, shown, to_url
 
 # By the words of torch: float32; two numbers of bfloat16 in the place of each; one of them.
 MatmulPrecision = Literal["highest", "high", "medium"]
@@ -25,23 +24,6 @@ OptimizerName = Literal[
     "rmsprop_momentum",
     "ftrl_power",
 ]
-
-
-def _to_text(path: Any) -> Any:
-    return str(path) if isinstance(path, Path) else path
-
-
-def _without_credentials(url: str) -> str:
-    if has_credentials(url):
-        raise ValueError(
-            f"{shown(url)} holds credentials, which would be written into checkpoints and logs; "
-            "leave them to the environment"
-        )
-    return to_url(url)
-
-
-# A path, or a URL that fsspec understands.
-Url = Annotated[str, BeforeValidator(_to_text), AfterValidator(_without_credentials)]
 
 
 class OptimizerOptions(Options):
@@ -138,7 +120,7 @@ class DatasetOptions(Options):
 
     name: str
     kind: Literal["DataLoader", "QueueDataset", "InMemoryDataset"] = "DataLoader"
-    data_path: Annotated[str, BeforeValidator(_to_text)]
+    data_path: Annotated[str, BeforeValidator(to_text)]
     more_paths: tuple[str, ...] = ()
     batch_size: int = Field(gt=0)
     sparse: tuple[str, ...] = ()

@@ -1,13 +1,34 @@
 """The base of every typed configuration."""
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+from fleetrec.core.storage import has_credentials, to_url
 
 
 def lower(value: Any) -> Any:
     """Return a text in small letters, for names that may be written in any."""
     return value.lower() if isinstance(value, str) else value
+
+
+def to_text(path: Any) -> Any:
+    """Return a path as text."""
+    return str(path) if isinstance(path, Path) else path
+
+
+def _check_url(url: str) -> str:
+    if has_credentials(url):
+        raise ValueError(
+            "expected a URL without credentials, which would be written into checkpoints and "
+            "logs; leave them to the environment"
+        )
+    return to_url(url)
+
+
+# A path, or a URL that fsspec understands.
+Url = Annotated[str, BeforeValidator(to_text), AfterValidator(_check_url)]
 
 
 class Options(BaseModel):

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from fleetrec.config.document import Document, Location
 from fleetrec.config.options import Options
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.storage import shown
 
 
 class Problems:
@@ -51,7 +52,7 @@ class Problems:
             came = str(detail["input"])
             self.note(location, f"{_sentence(detail)}, got {came!r}{meant(came, known)}")
         else:
-            self.note(location, f"{_sentence(detail)}, got {detail['input']!r}")
+            self.note(location, f"{_sentence(detail)}, got {shown(repr(detail['input']))}")
 
     def _path(self, location: Location) -> str:
         """Write ``('runner', 0, 'epochs')`` as ``runner.single_cpu_train.epochs``."""

@@ -38,7 +38,7 @@ def to_url(location: str | Path) -> str:
     text = str(location)
     for scheme in _LOCAL_SCHEMES:
         text = text.removeprefix(scheme)
-    return text if SEPARATOR in text else str(Path(text))
+    return text if SEPARATOR in text or not text else str(Path(text))
 
 
 def is_local(url: str) -> bool:

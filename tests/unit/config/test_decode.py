@@ -391,3 +391,9 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text("- a\n")
     assert problems(path) == ["job.yaml: expected a mapping with mode, runner, phase, ..."]
+
+
+def test_credentials_in_a_url_are_refused_and_not_shown(job_file):
+    (problem,) = problems(job_file(), "runner.train.save_checkpoint_path=sftp://me:secret@host/x")
+    assert "expected a URL without credentials" in problem
+    assert problem.endswith("got 'sftp://***@host/x'")

@@ -42,7 +42,6 @@ from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.processes import Processes
-from fleetrec.core.storage import to_url
 
 PHASE = "model"  # what the weights of a pipeline are called in a checkpoint
 DEFAULT_SAVE_STEPS = 1000
@@ -116,7 +115,7 @@ def decode_pipeline(
             notices=(*plainer.notices, *translator.notices),
         ),
         text=to_text(tree, schema),
-        model_dir=to_url(pipeline.model_dir),
+        model_dir=pipeline.model_dir,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, create_model
 
+from fleetrec.config.options import Url
 from fleetrec.config.pipeline_dialect.data import DataConfig
 from fleetrec.config.pipeline_dialect.evaluation import EvalConfig
 from fleetrec.config.pipeline_dialect.export import ExportConfig
@@ -29,7 +30,7 @@ class Pipeline(Message):
     hive_eval_input: Opaque | None = later()
     binary_eval_input: Opaque | None = later()
     parquet_eval_input: str | None = None
-    model_dir: str = Field(default="", min_length=1, validate_default=True)
+    model_dir: Url = Field(default="", min_length=1, validate_default=True)
     train_config: TrainConfig = TrainConfig()
     eval_config: EvalConfig = EvalConfig()
     export_config: ExportConfig = ExportConfig()

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from fleetrec.config.options import Url
 from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
 
 Strategy = Literal[
@@ -232,7 +233,7 @@ class TrainConfig(Message):
     optimizer_config: tuple[Optimizer, ...] = Field(default=(), max_length=3)
     gradient_clipping_by_norm: float = Field(default=0.0, ge=0)
     num_steps: int = Field(default=0, ge=0)
-    fine_tune_checkpoint: str = ""
+    fine_tune_checkpoint: Url = ""
     fine_tune_ckpt_var_map: str = ""
     sync_replicas: bool = True
     sparse_accumulator_type: str = idle(default="multi_map")

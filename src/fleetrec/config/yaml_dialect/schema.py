@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fleetrec.config.job import MatmulPrecision, OptimizerName
-from fleetrec.config.options import Options, lower
+from fleetrec.config.options import Options, Url, lower
 
 RunnerClass = Literal[
     "train",
@@ -64,6 +64,7 @@ FileName = Annotated[str, Field(pattern=r"^[^/.][^/]*$")]  # it becomes the name
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 PathText = Annotated[str, BeforeValidator(forward_slashes)]
 MaybePath = Annotated[str | None, BeforeValidator(_none_if_empty)]
+MaybeUrl = Annotated[Url | None, BeforeValidator(_none_if_empty)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Byte = Annotated[str, BeforeValidator(_unescaped), Field(min_length=1, max_length=1)]
 
@@ -184,19 +185,19 @@ class Runner(Section):
     communicator: CommunicatorKeys = CommunicatorKeys()
     epochs: Int | None = Field(default=None, gt=0)
     phases: Names = ()
-    init_model_path: MaybePath = None
-    init_pretraining_model_path: MaybePath = None
+    init_model_path: MaybeUrl = None
+    init_pretraining_model_path: MaybeUrl = None
     save_checkpoint_interval: Int = Field(default=-1, ge=-1)
     save_checkpoint_base_interval: Int = Field(default=1, gt=0)
-    save_checkpoint_path: MaybePath = None
+    save_checkpoint_path: MaybeUrl = None
     save_inference_interval: Int = Field(default=-1, ge=-1)
-    save_inference_path: MaybePath = None
+    save_inference_path: MaybeUrl = None
     save_inference_feed_varnames: Names = ()
     save_inference_fetch_varnames: Names = ()
     save_step_interval: Int = Field(default=-1, ge=-1)
-    save_step_path: MaybePath = None
+    save_step_path: MaybeUrl = None
     print_interval: Int = Field(default=20, gt=0)
-    runner_result_dump_path: MaybePath = None
+    runner_result_dump_path: MaybeUrl = None
     instance_class_path: MaybePath = None
     network_class_path: MaybePath = None
     startup_class_path: MaybePath = None
