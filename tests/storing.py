@@ -77,6 +77,11 @@ class FileContract:
         assert storage.list_names(storage.join(place, "c")) == ["y"]
         assert storage.sizes_below(place) == {"a/x": 1, "b": 1, "c/y/z": 1}
 
+    def test_a_test_of_writing_leaves_nothing(self, place):
+        storage.write_bytes(storage.join(place, "a"), b"1")
+        storage.check_writable(place)
+        assert storage.list_names(place) == ["a"]
+
     def test_a_missing_folder_has_no_children(self, place):
         assert storage.list_names(storage.join(place, "nothing")) == []
 

@@ -8,6 +8,7 @@ import pytest
 
 from fleetrec.checkpoint.folder import published_names
 from fleetrec.core import storage
+from fleetrec.core.errors import CheckpointError
 from making import make_data, make_job, run, tensors_of, write_job
 from multiprocess.launching import started, wait_until
 from storing_runs import RunContract, write_config
@@ -53,6 +54,13 @@ def test_a_killed_run_resumes_from_s3_and_ends_equal(place, tmp_path, monkeypatc
     run(config, resume=True)
     last, its = (storage.join(folder, "ckpt/1") for folder in (place, local))
     assert tensors_of(last) == tensors_of(its)
+
+
+def test_a_missing_bucket_stops_a_run_before_its_first_step(bucket, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match="bucket does not exist"):
+        run(write_config(tmp_path, "s3://nowhere-at-all/place"))
+    assert not list(tmp_path.glob("logs/*/metrics.jsonl"))
 
 
 @pytest.mark.parametrize("kind", SEVERAL)

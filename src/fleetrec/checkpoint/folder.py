@@ -16,7 +16,7 @@ from typing import Any
 
 from fleetrec.checkpoint.staging import MANIFEST, ROOT_KEY, Staging
 from fleetrec.core import storage
-from fleetrec.core.errors import CheckpointError, MissingFileError
+from fleetrec.core.errors import CheckpointError, FleetRecError, MissingFileError
 
 FORMAT_VERSIONS = MappingProxyType({"checkpoint": 2, "inference model": 1})
 
@@ -89,7 +89,7 @@ def write_folder(
     try:
         staging.publish(_fill(staging, contents, meta, fill))
     except BaseException:
-        with contextlib.suppress(CheckpointError):  # the first error is the one to show
+        with contextlib.suppress(FleetRecError):  # the first error is the one to show
             staging.discard()
         raise
 
@@ -108,7 +108,14 @@ def _fill(
             path.write_bytes(content)
     more = {} if fill is None else fill(staging)
     files = {name: _describe(content) for name, content in contents.items()}
-    for name, num_bytes in storage.sizes_below(staging.url).items():
+    written = storage.sizes_below(staging.url)
+    lost = sorted(name for name in files if written.get(name) != files[name]["bytes"])
+    if lost:
+        raise CheckpointError(
+            f"{storage.shown(staging.url)}: {lost[0]} is gone; does another process write "
+            f"{storage.shown(staging.target)} too?"
+        )
+    for name, num_bytes in written.items():
         files.setdefault(name, {"bytes": num_bytes})
     version = FORMAT_VERSIONS[meta["kind"]]
     return {"format_version": version, **_finite({**meta, **more}), "files": files}

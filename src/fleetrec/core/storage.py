@@ -215,6 +215,14 @@ def writing(url: str) -> Iterator[Path]:
         staging.unlink(missing_ok=True)
 
 
+def check_writable(url: str) -> None:
+    """Write and delete a small file below a URL that is not local, to fail before it matters."""
+    if not is_local(url):
+        probe = join(url, f".write-test-{uuid.uuid4().hex[:8]}")
+        write_bytes(probe, b"")
+        delete(probe)
+
+
 def upload(folder: Path, url: str) -> None:
     """Copy all files of a local folder below a URL that is not local."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import CheckpointError, MismatchError
+from fleetrec.core.storage import check_writable, parent_of
 from fleetrec.core.topology import Topology
 from fleetrec.export.inference import InferenceModel, plan_inference
 from fleetrec.parallel.cluster import Cluster
@@ -54,6 +55,7 @@ class Trainer:
         self._num_places = topology.num_workers if topology else 1
         self._phases = [build_phase(options, run, company) for options in run.phases]
         self._counted = None if topology is None else self._count_steps(topology)
+        self._check_storage()
         self._position = Position()
         self._starts: tuple[Position, ...] = ()  # of all workers, if they differ
         self._saver = Saver(
@@ -273,6 +275,14 @@ class Trainer:
             logger.warning("passed over: %s: %s", point.folder.url, error)
             return False
         return True
+
+    def _check_storage(self) -> None:
+        """Find out before the first step whether URLs can be written to."""
+        save, dump = self._run.save, self._run.dump_path
+        rolling = save.rolling.path if save.rolling else None
+        urls = (save.checkpoint_path, save.step_path, save.inference_path, rolling)
+        for url in {*urls, parent_of(dump) if dump else None} - {None}:
+            check_writable(str(url))
 
     def _plan_inference(self) -> dict[str, InferenceModel]:
         """Check feed and fetch names before the first step, not after the last."""

@@ -64,6 +64,16 @@ def test_a_write_that_fails_publishes_no_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_files_that_vanish_before_the_manifest_is_written_are_noticed(tmp_path):
+    def fill(staging):
+        staging.discard()  # as the cleaning of another process that publishes the same folder
+        return {}
+
+    with pytest.raises(CheckpointError, match=r"is gone; does another process write .*0 too\?"):
+        write_folder(tmp_path / "0", contents=CONTENTS, meta={"kind": "checkpoint"}, fill=fill)
+    assert list(tmp_path.iterdir()) == []
+
+
 def write_large(staging):
     with staging.folder("phase") as folder:
         (folder / "large.bin").write_bytes(b"12345")
