@@ -5,15 +5,14 @@ rename: there the files of a folder have a place of their own below it, which th
 and the manifest is written last. docs/formats/checkpoint.md describes both.
 """
 
-import contextlib
 import dataclasses
 import json
 import logging
 import re
 import shutil
-import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
@@ -75,17 +74,9 @@ class Staging:
         """Return where the files will be, seen from the manifest."""
         return "." if storage.is_local(self.url) else storage.name_of(self.url)
 
-    @contextlib.contextmanager
-    def folder(self, name: str = ".") -> Iterator[Path]:
+    def folder(self, name: str = ".") -> AbstractContextManager[Path]:
         """Lend a local folder; when the block ends, its files are under ``name`` in the staging."""
-        place = storage.join(self.url, name)
-        if not storage.is_local(place):
-            with tempfile.TemporaryDirectory(prefix="fleetrec-") as temporary:
-                yield Path(temporary)
-                storage.upload(Path(temporary), place)
-            return
-        storage.local_path(place).mkdir(parents=True, exist_ok=True)
-        yield storage.local_path(place)
+        return storage.filling(storage.join(self.url, name))
 
     def publish(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest and make the folder visible, in place of one that is there."""

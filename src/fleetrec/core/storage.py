@@ -13,9 +13,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, cast
-
-import fsspec  # type: ignore[import-untyped]
+from typing import Any, BinaryIO
 
 from fleetrec.core.errors import (
     CheckpointError,
@@ -23,11 +21,10 @@ from fleetrec.core.errors import (
     MissingFileError,
     UnavailableError,
 )
+from fleetrec.core.remote_files import download, file_system, open_remote, put, upload
 
 SEPARATOR = "://"
 _LOCAL_SCHEMES = ("file://", "local://")
-# One put replaces an object at once. Everywhere else a file is written beside and moved.
-_OBJECT_STORES = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "obs"))
 _EXTRAS = MappingProxyType({"s3://": "fleetrec[s3]", "s3a://": "fleetrec[s3]"})
 _CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
 _QUERY = re.compile(r"^(\w+::)*(https?://[^?]*)\?.*$")
@@ -175,8 +172,7 @@ def open_read(url: str, **options: Any) -> BinaryIO:
     """Open a file for reading; ``options`` are those of fsspec, for files behind URLs."""
     if is_local(url):
         return local_path(url).open("rb")
-    system, path = fsspec.core.url_to_fs(url)
-    return cast(BinaryIO, system.open(path, "rb", **options))
+    return open_remote(url, **options)
 
 
 def read_bytes(url: str) -> bytes:
@@ -204,7 +200,8 @@ def writing(url: str) -> Iterator[Path]:
         with _temporary_folder() as folder:
             file = folder / name_of(url)
             yield file
-            _put(file, url)
+            with storage_errors(url, doing="written"):
+                put(file, url)
         return
     target = local_path(url)
     with storage_errors(url, doing="written"):
@@ -227,17 +224,21 @@ def check_writable(url: str) -> None:
         delete(probe)
 
 
-def upload(folder: Path, url: str) -> None:
-    """Copy all files of a local folder below a URL that is not local."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    if not files:
+@contextlib.contextmanager
+def filling(url: str) -> Iterator[Path]:
+    """Lend a local folder whose files are below ``url`` when the block ends, beside those there.
+
+    It is ``url`` itself if that is local, else a temporary folder that is uploaded. Several
+    processes may fill one folder at the same time.
+    """
+    if is_local(url):
+        local_path(url).mkdir(parents=True, exist_ok=True)
+        yield local_path(url)
         return
-    with storage_errors(url, doing="written"):
-        system, root = file_system(url)
-        names = [path.relative_to(folder).as_posix() for path in files]
-        targets = [posixpath.join(root, name) for name in names]
-        _make_folders(system, targets)
-        system.put([str(path) for path in files], targets)
+    with _temporary_folder() as folder:
+        yield folder
+        with storage_errors(url, doing="written"):
+            upload(folder, url)
 
 
 @contextlib.contextmanager
@@ -321,50 +322,14 @@ def storage_errors(
         raise kind(f"{what}: {_one_line(error, url)}") from error
 
 
-def file_system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL that is not local, and the path in it, to look anew."""
-    system, path = fsspec.core.url_to_fs(url)
-    system.invalidate_cache()  # others may have written since the last listing
-    return system, path
-
-
 def _download(url: str, folder: Path) -> None:
     names = list(sizes_below(url))
     if not names:
         raise MissingFileError(f"{shown(url)}: no such folder, or it holds no file")
     if any(name.startswith("../") for name in names):
         raise CheckpointError(f"{shown(url)}: damaged: a file lies outside the folder")
-    copies = [folder / name for name in names]
-    for copy in copies:
-        copy.parent.mkdir(parents=True, exist_ok=True)
     with storage_errors(url, doing="read"):
-        system, root = file_system(url)
-        system.get([posixpath.join(root, name) for name in names], [str(copy) for copy in copies])
-
-
-def _put(file: Path, url: str) -> None:
-    with storage_errors(url, doing="written"):
-        system, path = file_system(url)
-        _make_folders(system, [path])
-        if _is_object_store(system):
-            system.put_file(str(file), path)
-            return
-        folder, name = posixpath.split(path)
-        part = posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")
-        system.put_file(str(file), part)
-        system.mv(part, path)
-
-
-def _make_folders(system: Any, paths: list[str]) -> None:
-    """Make the folders of some files, where a file system has folders."""
-    if not _is_object_store(system):
-        for folder in sorted({posixpath.dirname(path) for path in paths}):
-            system.makedirs(folder, exist_ok=True)
-
-
-def _is_object_store(system: Any) -> bool:
-    protocols = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
-    return not _OBJECT_STORES.isdisjoint(protocols)
+        download(url, names, folder)
 
 
 @contextlib.contextmanager
