@@ -13,7 +13,7 @@ _OBJECT_STORES = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "os
 
 
 def file_system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, which looks anew at what is there, and the path in it."""
+    """Return the file system of a URL, with no cached listings, and the path in it."""
     system, path = fsspec.core.url_to_fs(url)
     system.invalidate_cache()  # others may have written since the last listing
     return system, path

@@ -26,7 +26,7 @@ from fleetrec.core.remote_files import download, file_system, open_remote, put, 
 SEPARATOR = "://"
 _LOCAL_SCHEMES = ("file://", "local://")
 _EXTRAS = MappingProxyType({"s3://": "fleetrec[s3]", "s3a://": "fleetrec[s3]"})
-_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")  # not abfs://container@account
 _QUERY = re.compile(r"^(\w+::)*(https?://[^?]*)\?.*$")
 
 
@@ -50,12 +50,12 @@ def local_path(url: str) -> Path:
 
 
 def shown(url: str) -> str:
-    """Return a URL for messages and logs: without user, password or signed query."""
+    """Return a URL for messages and logs: without passwords and signed queries."""
     return _QUERY.sub(r"\2?...", _CREDENTIALS.sub("***@", url))
 
 
 def has_credentials(url: str) -> bool:
-    """Return whether a URL holds a user name or a password."""
+    """Return whether a URL holds a password."""
     return _CREDENTIALS.search(url) is not None
 
 
@@ -120,9 +120,9 @@ def resolve(reference: str, *, base: str) -> str:
 
 def exists(url: str) -> bool:
     """Return whether a file or a folder is there."""
-    if is_local(url):
-        return local_path(url).exists()
     with storage_errors(url, doing="read"):
+        if is_local(url):
+            return local_path(url).exists()
         system, path = file_system(url)
         return bool(system.exists(path))
 
@@ -186,13 +186,13 @@ def read_bytes(url: str) -> bytes:
 
 def write_bytes(url: str, content: bytes) -> None:
     """Write a file at once: readers see the old content or the new, never a part."""
-    with writing(url) as path:
+    with storage_errors(url, doing="written"), writing(url) as path:
         path.write_bytes(content)
 
 
 @contextlib.contextmanager
 def writing(url: str) -> Iterator[Path]:
-    """Lend a local file to write, which is at ``url`` as a whole when the block ends.
+    """Yield a local file to write, which is at ``url`` as a whole when the block ends.
 
     After an exception in the block nothing has changed at ``url``.
     """
@@ -226,7 +226,7 @@ def check_writable(url: str) -> None:
 
 @contextlib.contextmanager
 def filling(url: str) -> Iterator[Path]:
-    """Lend a local folder whose files are below ``url`` when the block ends, beside those there.
+    """Yield a local folder whose files are below ``url`` when the block ends, beside those there.
 
     It is ``url`` itself if that is local, else a temporary folder that is uploaded. Several
     processes may fill one folder at the same time.
@@ -243,7 +243,7 @@ def filling(url: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def local_file(url: str) -> Iterator[Path]:
-    """Lend a local file with the content of ``url``: itself if it is local, else a copy."""
+    """Yield a local file with the content of ``url``: itself if it is local, else a copy."""
     if is_local(url):
         yield local_path(url)
         return
@@ -255,7 +255,7 @@ def local_file(url: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def local_copy(url: str) -> Iterator[Path]:
-    """Lend a local folder with the files below a URL: itself if it is local, else a copy.
+    """Yield a local folder with the files below a URL: itself if it is local, else a copy.
 
     Copies are made in the folder for temporary files and are deleted when the block ends.
     """
@@ -299,7 +299,7 @@ def storage_errors(
     """Raise every failure of storage as one line of ``kind``, without credentials.
 
     A missing package is an ``UnavailableError``; a missing file of a checkpoint, so that callers
-    can tell it from other failures, a ``MissingFileError``.
+    can handle it apart from other failures, a ``MissingFileError``.
     """
     what = f"{shown(url)}: cannot be {doing}"
     try:
