@@ -75,7 +75,7 @@ class Staging:
         return "." if storage.is_local(self.url) else storage.name_of(self.url)
 
     def folder(self, name: str = ".") -> AbstractContextManager[Path]:
-        """Yield a local folder, whose files are under ``name`` in the staging when the block ends."""
+        """Yield a local folder; its files are under ``name`` in the staging when the block ends."""
         return storage.filling(storage.join(self.url, name))
 
     def publish(self, manifest: Mapping[str, Any]) -> None:
