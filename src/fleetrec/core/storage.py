@@ -104,16 +104,20 @@ def relative(url: str, *, to: str) -> str:
 
 
 def resolve(reference: str, *, base: str) -> str:
-    """Return the URL that a relative reference means, seen from ``base``."""
+    """Return the URL that a relative reference means, seen from ``base``.
+
+    Raises:
+        ValueError: The reference is not relative, or leads out of the bucket.
+    """
     if posixpath.isabs(reference) or SEPARATOR in reference:
-        raise CheckpointError(f"{shown(base)}: expected a relative reference, got {reference!r}")
+        raise ValueError(f"expected a relative reference, got {shown(reference)!r}")
     if is_local(base):
         return os.path.normpath(local_path(base).resolve() / reference)
     scheme, path = _split(base)
     root, _, below = path.partition("/")
     found = posixpath.normpath(posixpath.join(below, reference))
     if found == ".." or found.startswith("../"):
-        raise CheckpointError(f"{shown(base)}: {reference!r} points outside of {scheme}{root}")
+        raise ValueError(f"{reference!r} leads out of {shown(scheme + root)}")
     return join(f"{scheme}{root}", found)
 
 
