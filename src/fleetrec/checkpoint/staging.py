@@ -5,14 +5,15 @@ rename: there the files of a folder have a place of their own below it, which th
 and the manifest is written last. docs/formats/checkpoint.md describes both.
 """
 
+import contextlib
 import dataclasses
 import json
 import logging
 import re
 import shutil
+import tempfile
 import uuid
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from fleetrec.checkpoint.publish import make_hidden, put_in_place
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, FleetRecError
 from fleetrec.core.faults import reach
+from fleetrec.core.remote_files import upload
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +76,9 @@ class Staging:
         """Return where the files will be, seen from the manifest."""
         return "." if storage.is_local(self.url) else storage.name_of(self.url)
 
-    def folder(self, name: str = ".") -> AbstractContextManager[Path]:
+    def folder(self, name: str = ".") -> contextlib.AbstractContextManager[Path]:
         """Yield a local folder; its files are under ``name`` in the staging when the block ends."""
-        return storage.filling(storage.join(self.url, name))
+        return writable_folder(storage.join(self.url, name))
 
     def publish(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest and make the folder visible, in place of one that is there."""
@@ -101,6 +103,24 @@ class Staging:
                     storage.delete(storage.join(self.target, name))
         except FleetRecError as error:  # the new folder is complete, and readers see no other
             logger.warning("files of an older attempt are left: %s", error)
+
+
+@contextlib.contextmanager
+def writable_folder(url: str) -> Iterator[Path]:
+    """Yield a local folder; when the block ends its files are below ``url``, beside those there.
+
+    It is ``url`` itself if that is local, else a temporary folder that is uploaded. Several
+    processes may fill one folder at the same time.
+    """
+    if not storage.is_local(url):
+        with tempfile.TemporaryDirectory(prefix="fleetrec-") as temporary:
+            yield Path(temporary)
+            with storage.storage_errors(url, doing="written"):
+                upload(Path(temporary), url)
+        return
+    # An OSError is not translated: servers wait for room on a full disk.
+    storage.local_path(url).mkdir(parents=True, exist_ok=True)
+    yield storage.local_path(url)
 
 
 def delete_folder(url: str) -> None:

@@ -21,7 +21,7 @@ from fleetrec.core.errors import (
     MissingFileError,
     UnavailableError,
 )
-from fleetrec.core.remote_files import download, file_system, open_remote, put, upload
+from fleetrec.core.remote_files import download, file_system, open_remote, put
 
 SEPARATOR = "://"
 _LOCAL_SCHEMES = ("file://", "local://")
@@ -222,23 +222,6 @@ def check_writable(url: str) -> None:
         probe = join(url, f".write-test-{uuid.uuid4().hex[:8]}")
         write_bytes(probe, b"")
         delete(probe)
-
-
-@contextlib.contextmanager
-def filling(url: str) -> Iterator[Path]:
-    """Yield a local folder whose files are below ``url`` when the block ends, beside those there.
-
-    It is ``url`` itself if that is local, else a temporary folder that is uploaded. Several
-    processes may fill one folder at the same time.
-    """
-    if is_local(url):
-        local_path(url).mkdir(parents=True, exist_ok=True)
-        yield local_path(url)
-        return
-    with _temporary_folder() as folder:
-        yield folder
-        with storage_errors(url, doing="written"):
-            upload(folder, url)
 
 
 @contextlib.contextmanager
