@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from fleetrec.core import storage
 from fleetrec.core.errors import DataError
+from fleetrec.core.remote_files import file_system
 
 T = TypeVar("T")
 
@@ -106,7 +107,7 @@ def fingerprint(files: Sequence[DataFile]) -> str:
 
 def _remote_files(url: str) -> tuple[DataFile, ...]:
     with storage_errors(url, doing="listed"):
-        system, path = storage.file_system(url)
+        system, path = file_system(url)
         has_pattern = any(mark in path for mark in "*?[")
         found = system.glob(path, detail=True) if has_pattern else system.find(path, detail=True)
     root = PurePosixPath(path).parent if len(found) == 1 or has_pattern else PurePosixPath(path)
