@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
-from fleetrec.config.processes import Processes
+from fleetrec.config.processes import Processes, started_processes
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.place import Place
 from fleetrec.models.pipeline_classes import pipeline_classes
 from making_pipelines import MODELS, write_pipeline
 
@@ -222,3 +223,20 @@ def test_a_strategy_of_another_platform_is_refused_by_name(decoded):
         decoded("train_distribute: ExascaleStrategy")
     (problem,) = caught.value.problems
     assert "train_config.train_distribute: ExascaleStrategy needs a platform of its own" in problem
+
+
+def test_workers_that_a_launcher_started_without_servers_are_ranks(decoded):
+    started = Processes(num_workers=4, num_servers=0, is_local=False)
+    job = decoded(processes=started)
+    (run,) = job.runs
+    assert (run.engine, run.cluster.fleet_mode) == ("cluster", "collective")
+    assert run.num_steps == NUM_STEPS
+    (notice,) = [notice for notice in job.notices if "train_distribute" in notice]
+    assert notice.endswith("no servers: 4 ranks make every step together")
+
+
+def test_workers_that_a_launcher_started_with_servers_push_to_them(decoded):
+    place = Place(num_workers=4, server_endpoints=("a:1", "b:1"))
+    (run,) = decoded(processes=started_processes(place)).runs
+    assert (run.engine, run.cluster.fleet_mode, run.cluster.num_servers) == ("cluster", "ps", 2)
+    assert run.num_steps == NUM_STEPS / 4
