@@ -67,7 +67,9 @@ def test_eval_runs_the_inference_runner_of_a_yaml_job(yaml_job, tmp_path, capsys
     last = json.loads((folder / "eval_result.txt").read_text())
     assert last["global_step"] == 20
     assert 0.5 < last["AUC"] <= 1
-    request = EvalRequest(source=str(yaml_job), checkpoint=tmp_path / "ckpt/0", result_name="first")
+    request = EvalRequest(
+        source=str(yaml_job), checkpoint=str(tmp_path / "ckpt/0"), result_name="first"
+    )
     evaluate_checkpoint(request)
     first = json.loads((folder / "first").read_text())
     assert first["global_step"] == 10

@@ -34,9 +34,9 @@ def fleetrec(folder, *arguments):
     )
 
 
-def launch_ps(folder, verb, *arguments, worker_num=2):
+def launch_ps(folder, verb, *arguments, log_dir="logs"):
     (folder / "program.py").write_text(PROGRAM.format(verb=verb))
-    processes = ("--worker_num", str(worker_num), "--server_num", "1")
+    processes = ("--worker_num", "2", "--server_num", "1", "--log_dir", log_dir)
     return fleetrec(folder, "fleetrec.launch_ps", *processes, "program.py", *arguments)
 
 
@@ -77,7 +77,8 @@ def test_a_model_folder_can_be_evaluated_whoever_started_the_processes(with_serv
 
 def test_a_used_model_folder_is_refused_whoever_started_the_processes(with_servers):
     pipeline = with_servers / "pipeline.config"
-    done = launch_ps(with_servers, "train-eval", "--pipeline_config_path", str(pipeline))
+    again = ("--pipeline_config_path", str(pipeline))
+    done = launch_ps(with_servers, "train-eval", *again, log_dir="again")
     assert done.returncode == 2, done.stdout + done.stderr
     assert re.search(r"model\.ckpt-10 of an earlier run.*--continue_train", done.stderr)
 
@@ -126,7 +127,7 @@ def test_supervised_pipelines_log_in_their_own_words(tmp_path, paths):
         tmp_path, "fleetrec.train_eval", "--pipeline_config_path", str(pipeline), *processes
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"eval of model\.ckpt-10: auc = ", done.stdout)
+    assert re.search(r"eval of model\.ckpt-10: .*auc = ", done.stdout)
     assert "Infer eval of epoch" not in done.stdout
     assert (tmp_path / "model/pipeline.config").is_file()
     assert list((tmp_path / "model").glob("events.out.tfevents.*"))

@@ -1,5 +1,6 @@
 """``fleetrec eval``: the metrics of one checkpoint."""
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from fleetrec.train.checkpoints import (
 )
 from fleetrec.train.evaluate import write_result
 from fleetrec.train.events import Interval, PassDone, StepInfo
-from fleetrec.train.run_folder import RunFolder
+from fleetrec.train.run_folder import RunFolder, run_folder_of
 
 logger = logging.getLogger(__name__)
 
@@ -43,22 +44,30 @@ class EvalRequest:
     result_name: str = "eval_result.txt"
     overrides: Sequence[str] = ()
 
-    def job_request(self) -> JobRequest:
-        """Return the job to load: that of the model folder, if it holds one."""
-        source = self.source
-        if self.model_dir is not None and (Path(self.model_dir) / PIPELINE_FILE).is_file():
-            source = str(Path(self.model_dir) / PIPELINE_FILE)
-        if source is None:
-            raise ConfigError(["--pipeline_config_path or --model_dir: required, but missing"])
-        changes = Changes(model_dir=self.model_dir, eval_input_path=joined(self.eval_input_path))
-        return JobRequest(
-            source=source, overrides=self.overrides, changes=changes, purpose="evaluate"
-        )
+    def load(self) -> Job:
+        """Load the job: that of the model folder, if it holds one."""
+        with contextlib.ExitStack() as stack:
+            source = self.source
+            written = storage.join(self.model_dir or ".", PIPELINE_FILE)
+            if self.model_dir is not None and storage.exists(written):
+                source = str(stack.enter_context(storage.local_file(written)))
+            if source is None:
+                raise ConfigError(["--pipeline_config_path or --model_dir: required, but missing"])
+            return load_requested(
+                JobRequest(
+                    source=source,
+                    overrides=self.overrides,
+                    changes=Changes(
+                        model_dir=self.model_dir, eval_input_path=joined(self.eval_input_path)
+                    ),
+                    purpose="evaluate",
+                )
+            )
 
 
 def evaluate_checkpoint(request: EvalRequest) -> None:
     """Evaluate one checkpoint, and write its metrics into the folder of the model or of the run."""
-    job = load_requested(request.job_request())
+    job = request.load()
     with console_logging():
         for notice in job.notices:
             logger.warning("%s", notice)
@@ -67,9 +76,12 @@ def evaluate_checkpoint(request: EvalRequest) -> None:
 
 
 def _evaluate(job: Job, run: RunOptions, request: EvalRequest) -> None:
-    target = job.folder or LOGS / f"{job.workspace.name}.{run.name}"
-    # The logs of the training are in the folder of the model: those of an evaluation are below.
-    folder = RunFolder(path=target if job.folder is None else target / run.name)
+    if job.folder is None:
+        folder = RunFolder(path=LOGS / f"{job.workspace.name}.{run.name}")
+        target = str(folder.path)
+    else:  # the folder of the model has the logs of the training: those of evaluations are below
+        folder = RunFolder(path=run_folder_of(job.folder).path / run.name)
+        target = job.folder
     url = _checkpoint(run, folder, request.checkpoint)
     warm_start = run.warm_start.model_copy(update={"url": url})
     metrics = MetricsObserver()
@@ -81,7 +93,7 @@ def _evaluate(job: Job, run: RunOptions, request: EvalRequest) -> None:
         observers=(metrics,),
     )
     step = progress_in(open_checkpoint(url)).step
-    path = str(target / request.result_name)
+    path = storage.join(target, request.result_name)
     for name, value in sorted(write_result(path, metrics.values(), step=step).items()):
         logger.info("%s = %.6g", name, value)
     logger.info("written to %s", path)

@@ -10,16 +10,19 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
+from fleetrec.cli.cluster import rank_job, server_job
 from fleetrec.cli.job import load_requested
 from fleetrec.cli.logs import console_logging
-from fleetrec.cli.run_cluster import run_cluster
+from fleetrec.cli.run_cluster import run_cluster, server_state
 from fleetrec.config.job import Job, RunOptions
 from fleetrec.config.load import JobRequest, probably_starts_processes, without_model_classes
 from fleetrec.core.env import read_place
 from fleetrec.core.errors import ConfigError, UnavailableError
 from fleetrec.core.exit import exit_now
 from fleetrec.core.place import Place
-from fleetrec.train.run_folder import RunFolder
+from fleetrec.launch.job_spec import JobSpec
+from fleetrec.launch.placement import assign_replicas
+from fleetrec.train.run_folder import RunFolder, run_folder_of
 
 logger = logging.getLogger(__name__)
 
@@ -49,12 +52,9 @@ class JobStart:
 
     def folder(self, job: Job, run: RunOptions) -> RunFolder:
         """Return the folder of a run: that of the job, or one of its own."""
-        path = job.folder or (self.log_dir or LOGS) / f"{job.workspace.name}.{run.name}"
-        return RunFolder(path=path, files=job.files)
-
-    def process_logs(self, job: Job) -> Path:
-        """Return where the processes of a run write their logs."""
-        return self.log_dir or (LOGS if job.folder is None else job.folder / LOGS)
+        if job.folder is not None:
+            return dataclasses.replace(run_folder_of(job.folder), files=job.files)
+        return RunFolder(path=(self.log_dir or LOGS) / f"{job.workspace.name}.{run.name}")
 
 
 def run_job(request: JobRequest, start: JobStart) -> None:
@@ -73,13 +73,9 @@ def run_job(request: JobRequest, start: JobStart) -> None:
         for index, run in enumerate(job.runs):
             folder = start.folder(job, run)
             if is_supervised_here(run, place):
-                run_cluster(
-                    run,
-                    folder,
-                    command=start.child_command(run),
-                    resume=start.resume,
-                    log_dir=start.process_logs(job),
-                )
+                spec = job_spec(run, folder, start.child_command(run))
+                log_dir = start.log_dir or (LOGS if job.folder is None else folder.path / LOGS)
+                run_cluster(run, spec, folder, resume=start.resume, log_dir=log_dir)
                 continue
             own = place_in_run(run, place)
             if own is None:
@@ -111,6 +107,10 @@ def load_checked(
                 f"{place.num_workers} workers; use class: cluster_train, or start one process"
             ]
         )
+    if any(run.device.kind == "gpu" for run in job.runs):
+        from fleetrec.parallel.device import check_gpus  # loads torch
+
+        check_gpus(job.runs)
     for run in job.runs:
         check_run(run, place)
         if place is None and not resume:
@@ -133,7 +133,6 @@ def check_run(run: RunOptions, place: Place | None) -> None:
         _check_servers(run, where)
     if place is not None and run.engine != "single" and not _is_alone(place):
         _check_place(run, place, where)
-    _check_devices(run, place)
 
 
 def _check_servers(run: RunOptions, where: str) -> None:
@@ -166,16 +165,6 @@ def _check_place(run: RunOptions, place: Place, where: str) -> None:
         )
 
 
-def _check_devices(run: RunOptions, place: Place | None) -> None:
-    if run.device.kind == "cpu":
-        return
-    from fleetrec.parallel.device import resolve_device
-
-    num_here = run.cluster.num_workers if is_supervised_here(run, place) else 1
-    for index in range(num_here):
-        resolve_device(run.device, local_index=index)
-
-
 def is_collective(run: RunOptions) -> bool:
     """Return whether the workers of a run are ranks that make every step together."""
     return run.cluster.fleet_mode == "collective"
@@ -196,6 +185,15 @@ def place_in_run(run: RunOptions, place: Place | None) -> Place | None:
     if run.engine != "single":
         return place
     return Place() if place.role == "worker" and place.rank == 0 else None
+
+
+def job_spec(run: RunOptions, folder: RunFolder, command: tuple[str, ...]) -> JobSpec:
+    """Return the processes of a run, which all run ``command``."""
+    options = run.cluster
+    if is_collective(run):
+        return rank_job(command, num_ranks=options.num_workers)
+    placement = assign_replicas(num_workers=options.num_workers, num_servers=options.num_servers)
+    return server_job(command, placement, state_dir=server_state(run, folder))
 
 
 def _is_alone(place: Place | None) -> bool:

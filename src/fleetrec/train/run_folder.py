@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.place import Place
-from fleetrec.core.storage import SEPARATOR, is_local, join, local_path
+from fleetrec.core.storage import SEPARATOR, is_local, join, local_path, write_bytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class RunFolder:
             for path in (self.log, self.metrics):
                 path.unlink(missing_ok=True)
         for name, text in self.files.items():
-            (self.path / name).write_text(text, encoding="utf-8")
+            write_bytes(join(self.report_folder or self.path, name), text.encode())
         self._identity.write_text(json.dumps({"run_id": run_id}) + "\n", encoding="utf-8")
 
     def run_id(self) -> str | None:

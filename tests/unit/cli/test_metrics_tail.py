@@ -4,7 +4,7 @@ import json
 import math
 
 from fleetrec.cli.metrics_tail import MetricsTail
-from fleetrec.train.events import Interval, PassDone, Place
+from fleetrec.train.events import Interval, PassDone, StepInfo
 from fleetrec.train.observers import JsonObserver
 
 
@@ -15,7 +15,7 @@ class Recorder:
         self.passes = []
         self.paths = []
 
-    def step(self, place):
+    def step(self, info):
         raise AssertionError("steps are not written")
 
     def interval(self, interval):
@@ -24,26 +24,26 @@ class Recorder:
     def pass_done(self, done):
         self.passes.append(done)
 
-    def saved(self, what, path, *, epoch):
-        self.paths.append((what, str(path), epoch))
+    def saved(self, what, url, *, epoch):
+        self.paths.append((what, url, epoch))
 
 
-def make_done(**figures):
+def make_done(**metrics):
     return PassDone(
         kind="train",
         phase="learn",
         epoch="0",
         seconds=1.5,
         samples_per_s=20.0,
-        figures=figures,
+        metrics=metrics,
         tables={"t": {"rows": 3}},
     )
 
 
 def make_interval():
-    place = Place(kind="train", phase="learn", epoch=0, batch=1, step=1, samples=2, fraction=0.5)
+    info = StepInfo(kind="train", phase="learn", epoch=0, batch=1, step=1, samples=2, fraction=0.5)
     return Interval(
-        place=place, seconds=1.0, samples_per_s=2.0, eta_s=1.0, figures={}, costs={}, tables={}
+        info=info, seconds=1.0, samples_per_s=2.0, eta_s=1.0, metrics={}, costs={}, tables={}
     )
 
 
@@ -55,19 +55,19 @@ def test_passes_and_saved_paths_are_reported_as_they_were_written(tmp_path):
     writer.interval(make_interval())
     writer.pass_done(make_done(AUC=0.75))
     tail.poll()
-    writer.saved("checkpoint", tmp_path / "0", epoch=0)
+    writer.saved("checkpoint", str(tmp_path / "0"), epoch=0)
     tail.poll()
     tail.poll()
     assert seen.passes == [make_done(AUC=0.75)]
     assert seen.paths == [("checkpoint", str(tmp_path / "0"), 0)]
 
 
-def test_an_undefined_figure_is_undefined_again(tmp_path):
+def test_an_undefined_metric_is_undefined_again(tmp_path):
     seen = Recorder()
     tail = MetricsTail(tmp_path / "metrics.jsonl", seen)
     JsonObserver(tmp_path / "metrics.jsonl").pass_done(make_done(AUC=math.nan))
     tail.poll()
-    assert math.isnan(seen.passes[0].figures["AUC"])
+    assert math.isnan(seen.passes[0].metrics["AUC"])
 
 
 def test_half_a_line_waits_for_its_end(tmp_path):
@@ -90,4 +90,4 @@ def test_what_was_there_before_is_not_reported_again(tmp_path):
     tail = MetricsTail(path, seen)
     JsonObserver(path).pass_done(make_done(AUC=0.6))
     tail.poll()
-    assert [done.figures for done in seen.passes] == [{"AUC": 0.6}]
+    assert [done.metrics for done in seen.passes] == [{"AUC": 0.6}]

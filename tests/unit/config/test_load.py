@@ -31,7 +31,7 @@ def test_both_dialects_become_jobs(yaml_job, pipeline, tmp_path):
     assert (job.folder, job.files) == (None, {})
     job = load(pipeline)
     assert [(run.kind, run.log_style) for run in job.runs] == [("train", "steps")]
-    assert job.folder == tmp_path / "model"
+    assert job.folder == str(tmp_path / "model")
     assert "model_class" in job.files["pipeline.config"]
 
 
@@ -62,7 +62,7 @@ def test_an_override_changes_either_dialect(yaml_job, pipeline, tmp_path):
     assert run.num_epochs == 7
     job = load(pipeline, overrides=["train_config.num_steps=7", f"model_dir={tmp_path}/other"])
     assert job.runs[0].num_steps == 7
-    assert job.folder == tmp_path / "other"
+    assert job.folder == str(tmp_path / "other")
 
 
 @pytest.mark.parametrize("override", ["train_config.num_stepz=7", "train_config.num_steps"])
