@@ -10,7 +10,7 @@ from fleetrec.checkpoint.table_view import open_tables
 from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.cli.eval import EvalRequest, evaluate_checkpoint
 from fleetrec.cli.train_eval import TrainEvalRequest, train_and_evaluate
-from fleetrec.core.errors import ConfigError, UnavailableError
+from fleetrec.core.errors import ConfigError
 from making_pipelines import ALL, MODELS, WIDE_AND_DEEP, model_config, write_data
 from making_pipelines import write_pipeline as write
 
@@ -85,13 +85,23 @@ def test_a_full_model_folder_is_not_written_over(tmp_path, paths):
 
 
 def test_what_a_launcher_has_started_cannot_be_asked_for_again(tmp_path, paths, monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}}')
+    cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
+    set_tf_config(monkeypatch, cluster, "worker")
     pipeline = write(tmp_path, LINEAR, paths=paths)
-    with pytest.raises(ConfigError, match="a launcher has started the processes"):
+    with pytest.raises(ConfigError, match="TF_CONFIG has started the processes"):
         train(pipeline, num_workers=2)
-    with pytest.raises(UnavailableError, match="class cluster cannot be submitted"):
-        train(pipeline)
     assert not (tmp_path / "model").exists()
+
+
+def set_tf_config(monkeypatch, cluster, role):
+    config = {"cluster": cluster, "task": {"type": role, "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+
+
+def test_a_chief_without_other_processes_trains(tmp_path, paths, monkeypatch):
+    set_tf_config(monkeypatch, {"chief": ["127.0.0.1:1"]}, "chief")
+    train(write(tmp_path, LINEAR, paths=paths, num_steps=1))
+    assert (tmp_path / "model/model.ckpt-1").is_dir()
 
 
 def test_epochs_end_a_run_before_its_steps(tmp_path, paths):

@@ -85,7 +85,7 @@ def run_job(request: JobRequest, start: JobStart) -> None:
 
             loaded = load().runs[index] if is_light else run
             run_process(loaded, own, folder=folder, resume=start.resume)
-    if place is not None:
+    if not _is_alone(place):
         exit_now(0)  # a launcher waits for the end of this process
 
 
