@@ -11,13 +11,11 @@ from torch import nn
 from benchmarks import fbgemm
 from benchmarks.dense import DenseBound, OwnNetwork, plain_network
 from benchmarks.figure import Figure, ratios
-from benchmarks.job import HIDDEN, dataset, dnn_phase
+from benchmarks.job import HIDDEN, dnn_phase, train_part
 from benchmarks.speed import Apart, Speed, Train, speed
 from fleetrec.config.job import MatmulPrecision
-from fleetrec.data.loader import Loader
-from fleetrec.nn.denormals import flushed_denormals
 from fleetrec.nn.linear import set_matmul_precision
-from fleetrec.train.phase import PhaseRun
+from fleetrec.train.phase import Phase
 
 TARGET = 0.85
 FBGEMM_TARGET = 1.2
@@ -58,7 +56,7 @@ def measure(
     return _figures({name: found[1:] for name, found in speeds.items()})
 
 
-def _with_products(phase: PhaseRun, precision: MatmulPrecision) -> Callable[[Path], Speed]:
+def _with_products(phase: Phase, precision: MatmulPrecision) -> Callable[[Path], Speed]:
     def train(part: Path) -> int:
         set_matmul_precision(phase.model, precision)
         try:
@@ -78,18 +76,6 @@ def _fbgemm_loop(hidden: tuple[int, ...], batch_size: int, *, num_threads: int) 
     torch.set_num_threads(num_threads)
     loop = fbgemm.FbgemmLoop(hidden=hidden)
     return functools.partial(loop.train_part, batch_size=batch_size)
-
-
-def train_part(phase: PhaseRun, part: Path) -> int:
-    """Train on one file as the training loop does, threads started and stopped within."""
-    loader = Loader(dataset(part, batch_size=phase.options.dataset.batch_size), seed=0)
-    num_rows = 0
-    with flushed_denormals(), loader.epoch(0) as batches:
-        for batch in batches:
-            step = phase.strategy.train_step(batch)
-            phase.scoreboard.count(step.outputs, batch, step.loss)
-            num_rows += batch.num_samples
-    return num_rows
 
 
 def _figures(speeds: Mapping[str, Sequence[Speed]]) -> list[Figure]:

@@ -17,8 +17,9 @@ from benchmarks.job import dnn_run
 from fleetrec._native import keep_freed_memory
 from fleetrec.config.job import ClusterOptions
 from fleetrec.core.env import read_place
-from fleetrec.parallel.collective import CollectiveStrategy
-from fleetrec.parallel.ranks import Ranks
+from fleetrec.core.progress import Progress
+from fleetrec.parallel.rank_comm import RankComm
+from fleetrec.parallel.rank_group import RankGroup
 from fleetrec.train.phase import build_phase
 
 TIMEOUT_S = 300.0
@@ -29,25 +30,27 @@ def main(part: str, batch_size: str, placement: str, folder: str) -> None:
     keep_freed_memory()  # as a run does
     place = read_place()
     assert place is not None
-    ranks = Ranks(place, device=torch.device("cpu"), timeout_s=TIMEOUT_S)
+    comm = RankComm(place, device=torch.device("cpu"), timeout_s=TIMEOUT_S)
     cluster = ClusterOptions.model_validate(
-        {"num_workers": ranks.count, "fleet_mode": "collective", "placement": placement}
+        {"num_workers": comm.size, "fleet_mode": "collective", "placement": placement}
     )
     run = dnn_run(Path(part), batch_size=int(batch_size), cluster=cluster)
-    phase = build_phase(run.phases[0], run, ranks)
-    strategy = phase.strategy
-    assert isinstance(strategy, CollectiveStrategy)
+    group = RankGroup(comm, cluster)
+    phase = build_phase(run.phases[0], run, group)
+    progress = Progress()
     times = [time.perf_counter()]
     with phase.loader.epoch(0) as batches:
-        for batch in strategy.together(batches, phase.loader.inputs):
+        for batch in group.align_steps(batches, phase.loader.inputs):
             if batch.num_samples < run.phases[0].dataset.batch_size:  # the last one, on all ranks
                 break
-            strategy.train_step(batch)
+            progress = progress.after_batch(batch.cursor)
+            phase.stepper.train(batch, progress=progress)
             times.append(time.perf_counter())
     step_s = statistics.median(after - before for before, after in itertools.pairwise(times))
-    counted = {**dataclasses.asdict(strategy.traffic), "step_s": step_s}
-    (Path(folder) / f"{ranks.index}.json").write_text(json.dumps(counted), encoding="utf-8")
-    strategy.close()
+    traffic = {**dataclasses.asdict(comm.traffic), "num_steps": progress.step}
+    counted = {**traffic, "step_s": step_s}
+    (Path(folder) / f"{comm.rank}.json").write_text(json.dumps(counted), encoding="utf-8")
+    group.close(finished=True)
 
 
 if __name__ == "__main__":

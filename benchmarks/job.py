@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 import fleetrec.models
 from benchmarks.criteo_like import DENSE, LABEL, NUM_DENSE, NUM_IDS, SPARSE
 from fleetrec.config.job import (
@@ -13,9 +15,14 @@ from fleetrec.config.job import (
     PhaseOptions,
     RunOptions,
 )
+from fleetrec.core.progress import Progress
+from fleetrec.data.loader import Loader
 from fleetrec.models.load import model_options
-from fleetrec.parallel.cluster import Cluster
-from fleetrec.train.phase import PhaseRun, build_phase
+from fleetrec.nn.denormals import flushed_denormals
+from fleetrec.parallel.group import Group
+from fleetrec.parallel.solo import SoloGroup
+from fleetrec.train.loop import with_prefetch
+from fleetrec.train.phase import Phase, build_phase
 
 EMBEDDING_DIM = 16
 HIDDEN = (400, 400, 400)
@@ -37,11 +44,11 @@ def dnn_phase(
     *,
     batch_size: int,
     hidden: Sequence[int] = HIDDEN,
-    cluster: Cluster | None = None,
-) -> PhaseRun:
-    """Build rank/dnn as a training run does, alone or as a worker of a cluster."""
+    group: Group | None = None,
+) -> Phase:
+    """Build rank/dnn as a training run does, in one process or as a member of a group."""
     run = dnn_run(data_path, batch_size=batch_size, hidden=hidden)
-    return build_phase(run.phases[0], run, cluster)
+    return build_phase(run.phases[0], run, group or SoloGroup(torch.device("cpu")))
 
 
 def dnn_run(
@@ -74,3 +81,17 @@ def dnn_run(
         cluster=cluster or ClusterOptions(),
         phases=(options,),
     )
+
+
+def train_part(phase: Phase, part: Path) -> int:
+    """Train on one file as the training loop does, threads started and stopped within."""
+    loader = Loader(dataset(part, batch_size=phase.options.dataset.batch_size), seed=0)
+    progress = Progress()
+    num_rows = 0
+    with flushed_denormals(), loader.epoch(0) as batches:
+        for batch in with_prefetch(batches, phase.stepper):
+            progress = progress.after_batch(batch.cursor)
+            result = phase.stepper.train(batch, progress=progress)
+            phase.metrics.count(result.outputs, batch, result.loss)
+            num_rows += batch.num_samples
+    return num_rows

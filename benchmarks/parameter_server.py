@@ -11,16 +11,15 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import torch
+
 from benchmarks.figure import Figure, ratios
-from benchmarks.job import HIDDEN, dataset, dnn_phase
+from benchmarks.job import HIDDEN, dnn_phase, train_part
 from benchmarks.served_steps import measure_journal, warm_pages
-from fleetrec.config.job import CommunicatorOptions
+from fleetrec.config.job import ClusterOptions, CommunicatorOptions
 from fleetrec.core.place import Place
-from fleetrec.data.loader import Loader
-from fleetrec.parallel.cluster import Cluster, Wanted
+from fleetrec.parallel.worker_group import PsMode, WorkerGroup
 from fleetrec.server.client import ClientOptions
-from fleetrec.train.passes import told_ahead
-from fleetrec.train.phase import PhaseRun
 
 TARGET = 0.6
 DEADLINE_S = 60.0
@@ -57,7 +56,7 @@ def measure(
     """Warm up on the first part, then train on one part per round: alone, and with a server."""
     assert num_rounds < len(parts), f"{num_rounds} rounds need {num_rounds + 1} parts"
     folder = parts[0].parent
-    modes: dict[str, tuple[Wanted, bool]] = {
+    modes: dict[str, tuple[PsMode, bool]] = {
         "sync": ("sync", False),
         "async": ("async", False),
         "async, pull_ahead": ("async", True),
@@ -69,20 +68,17 @@ def measure(
         servers: dict[str, Server] = {}
         for name, (mode, pull_ahead) in modes.items():
             servers[name] = stack.enter_context(serving(state / name))
-            phases[name] = dnn_phase(
-                folder,
-                batch_size=batch_size,
-                hidden=hidden,
-                cluster=_cluster(servers[name], mode, pull_ahead=pull_ahead),
-            )
-            stack.callback(phases[name].strategy.close)
+            group = _worker_group(servers[name], mode, pull_ahead=pull_ahead)
+            stack.callback(group.close, finished=False)
+            phases[name] = dnn_phase(folder, batch_size=batch_size, hidden=hidden, group=group)
         speeds: dict[str, list[float]] = {name: [] for name in phases}
         loads: list[Traffic] = []
         for number, part in enumerate(parts[: num_rounds + 1]):
             for name, phase in phases.items():
                 before = servers[name].traffic() if name in servers else None
                 begin = time.perf_counter()
-                num_rows = train_part(phase, part, epoch=number)
+                num_rows = train_part(phase, part)
+                phase.stepper.end_pass(pass_index=number, now=0)
                 seconds = time.perf_counter() - begin
                 speeds[name].append(num_rows / seconds)
                 if before is not None and name == "async, pull_ahead":
@@ -106,19 +102,6 @@ def measure(
     return figures
 
 
-def train_part(phase: PhaseRun, part: Path, *, epoch: int) -> int:
-    """Train on one file as the training loop does, until the servers have it all."""
-    loader = Loader(dataset(part, batch_size=phase.options.dataset.batch_size), seed=0)
-    num_rows = 0
-    with loader.epoch(0) as batches:
-        for batch in told_ahead(iter(batches), phase.strategy):
-            step = phase.strategy.train_step(batch)
-            phase.scoreboard.count(step.outputs, batch, step.loss)
-            num_rows += batch.num_samples
-    phase.strategy.end_pass(epoch=epoch)
-    return num_rows
-
-
 @contextlib.contextmanager
 def serving(directory: Path) -> Iterator[Server]:
     """Run a server; gives it when it answers."""
@@ -135,13 +118,12 @@ def serving(directory: Path) -> Iterator[Server]:
             process.terminate()
 
 
-def _cluster(server: Server, mode: Wanted, *, pull_ahead: bool) -> Cluster:
-    place = Place(role="worker", rank=0, num_workers=1, server_endpoints=(server.endpoint,))
-    return Cluster(
-        place=place,
-        mode=mode,
+def _worker_group(server: Server, mode: PsMode, *, pull_ahead: bool) -> WorkerGroup:
+    return WorkerGroup(
+        Place(server_endpoints=(server.endpoint,)),
+        ClusterOptions(strategy=mode, communicator=CommunicatorOptions(pull_ahead=pull_ahead)),
+        device=torch.device("cpu"),
         client=ClientOptions(give_up_s=DEADLINE_S),
-        communicator=CommunicatorOptions(pull_ahead=pull_ahead),
     )
 
 

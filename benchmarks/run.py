@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import end_to_end, exchange, parameter_server, readers, slot_text, store
+from benchmarks import end_to_end, exchange, parameter_server, readers, saving, slot_text, store
 from benchmarks.criteo_like import cached_parts
 from benchmarks.figure import Figure
 from fleetrec._native import keep_freed_memory
@@ -40,6 +40,9 @@ BENCHMARKS: dict[str, Measure] = {
         num_rounds=asked.rounds,
         num_ids=asked.ids,
         growth_rows=asked.growth_rows,
+    ),
+    "saving": lambda _, asked: saving.measure(
+        batch_size=asked.batch_size, num_rounds=asked.rounds, num_ids=asked.ids
     ),
     "exchange": lambda parts, asked: exchange.measure(parts[0], batch_size=asked.batch_size),
 }

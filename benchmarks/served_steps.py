@@ -17,6 +17,7 @@ from fleetrec.embedding.remote_lookup import RemoteLookup
 from fleetrec.embedding.sharding import WHOLE_TABLE
 from fleetrec.models.base import Model
 from fleetrec.parallel.flat import FlatParameters
+from fleetrec.parallel.optimizer_plan import OptimizerPlan
 from fleetrec.server.client import ClientOptions, ServerClient
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.push import Push, RowPush
@@ -130,10 +131,12 @@ def warm_pages(folder: Path) -> None:
 
 
 def _served(model: Model) -> ServedModel:
+    optimizer = OptimizerOptions(name="adam", lr=0.001)
+    flat = FlatParameters(model, OptimizerPlan(model, (optimizer,)))
     return ServedModel(
         tables=tuple(model.embedding_collection().tables.values()),
-        num_dense=len(FlatParameters(model)),
-        optimizer=OptimizerOptions(name="adam", lr=0.001),
+        dense_sizes=flat.sizes,
+        optimizers=(optimizer,),
         seed=0,
         mode="async",
     )

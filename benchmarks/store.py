@@ -104,18 +104,18 @@ def measure_growth(*, num_rows: int) -> Figure:
 class Batches:
     """Some batches of one id per sample and feature, drawn from one power law per feature."""
 
-    def __init__(self, *, num_ids: int, batch_size: int) -> None:
+    def __init__(self, *, num_ids: int, batch_size: int, num_batches: int = NUM_BATCHES) -> None:
         self.num_ids = num_ids
         self.batch_size = batch_size
         rng = np.random.default_rng(0)
         per_feature = num_ids // NUM_FEATURES
-        shape = (NUM_BATCHES, NUM_FEATURES, batch_size)
+        shape = (num_batches, NUM_FEATURES, batch_size)
         local = _power_law(rng.random(shape), per_feature)
         firsts = np.arange(NUM_FEATURES)[:, None] * per_feature
         # Hot ids lie anywhere in the range of their feature.
         places = np.stack([rng.permutation(per_feature) for _ in range(NUM_FEATURES)])
         drawn = places[np.arange(NUM_FEATURES)[:, None], local] + firsts
-        self.ids_N: Sequence[Ids] = list(drawn.reshape(NUM_BATCHES, -1))
+        self.ids_N: Sequence[Ids] = list(drawn.reshape(num_batches, -1))
         self.offsets = np.arange(NUM_FEATURES * batch_size + 1)
         self.grads = torch.from_numpy(
             rng.normal(0.0, 0.01, (batch_size, NUM_FEATURES * DIM)).astype(np.float32)
@@ -128,7 +128,7 @@ class NativeStep(Contender):
     def __init__(self, batches: Batches, *, optimizer: str, static: bool = False) -> None:
         self._batches = batches
         num_rows = batches.num_ids if static else None
-        self._ids_N = [ids_N if static else scatter_ids(ids_N) for ids_N in batches.ids_N]
+        self.ids_N = [ids_N if static else scatter_ids(ids_N) for ids_N in batches.ids_N]
         self.table = new_table(dim=DIM, optimizer=optimizer, num_rows=num_rows)
         # As the others, with every row there before the first step.
         everything = np.arange(batches.num_ids)
@@ -141,11 +141,13 @@ class NativeStep(Contender):
         self.forward(batch)
         self.lookup.apply(self.grads, lr=LR)
 
-    def forward(self, batch: int) -> None:
-        """Find and pool the rows of one of the batches."""
+    def forward(self, batch: int) -> npt.NDArray[np.float32]:
+        """Find the rows of one of the batches and return the pooled vectors."""
         size = self._batches.batch_size
-        self.lookup.find(self._ids_N[batch], self._batches.offsets, size, training=True)
-        self.lookup.pool(np.empty_like(self.grads))
+        self.lookup.find(self.ids_N[batch], self._batches.offsets, size, training=True)
+        vectors = np.empty_like(self.grads)
+        self.lookup.pool(vectors)
+        return vectors
 
 
 class LoggedStep(Contender):

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fleetrec.cli.job import load_job
 from fleetrec.config.job import (
     DatasetOptions,
@@ -25,11 +27,13 @@ from fleetrec.config.job import (
     RunOptions,
 )
 from fleetrec.config.yaml_dialect.locate import ZOO, zoo_names
+from fleetrec.core.progress import Progress
 from fleetrec.data.loader import Loader
 from fleetrec.models.history import HistoryOptions
 from fleetrec.models.load import load_model_class
-from fleetrec.train.phase import PhaseRun, build_phase
-from fleetrec.train.scoreboard import Scoreboard
+from fleetrec.parallel.solo import SoloGroup
+from fleetrec.train.metrics import PassMetrics
+from fleetrec.train.phase import Phase, build_phase
 from tools.make_field_data import NUM_VALUES, Samples, draw_samples
 
 NUM_FIELDS, NUM_NUMBERS = 20, 6
@@ -128,7 +132,8 @@ def measure_on_own_data(name: str, *, num_seeds: int) -> Row:
     train, infer = load_job(name, overrides=()).runs
     aucs, speeds, num_parameters = [], [], 0
     for seed in range(num_seeds):
-        phase = build_phase(train.phases[0], train.model_copy(update={"seed": seed}))
+        run = train.model_copy(update={"seed": seed})
+        phase = build_phase(train.phases[0], run, SoloGroup(torch.device("cpu")))
         num_parameters = sum(p.numel() for p in phase.model.parameters())
         speeds += [train_epoch(phase, epoch) for epoch in range(train.num_epochs or 1)]
         aucs.append(auc_of(phase, infer.phases[0].dataset.data_path))
@@ -136,7 +141,7 @@ def measure_on_own_data(name: str, *, num_seeds: int) -> Row:
     return Row(name=name, num_parameters=num_parameters, rows_per_s=max(speeds), aucs=tuple(aucs))
 
 
-def build(name: str, data_path: Path, *, seed: int) -> PhaseRun:
+def build(name: str, data_path: Path, *, seed: int) -> Phase:
     """Build a model of the zoo on the common data."""
     model_path = ZOO / name / "model.py"
     config = load_model_class(model_path).Config
@@ -154,28 +159,31 @@ def build(name: str, data_path: Path, *, seed: int) -> PhaseRun:
             dense=(DenseSlot(name="number", shape=(NUM_NUMBERS,)),),
         ),
     )
-    return build_phase(options, RunOptions(name="zoo", kind="train", phases=(options,), seed=seed))
+    run = RunOptions(name="zoo", kind="train", phases=(options,), seed=seed)
+    return build_phase(options, run, SoloGroup(torch.device("cpu")))
 
 
-def train_epoch(phase: PhaseRun, epoch: int) -> float:
+def train_epoch(phase: Phase, epoch: int) -> float:
     """Train on all samples once; returns rows per second."""
     num_rows, begin_s = 0, time.perf_counter()
+    progress = Progress()
     with phase.loader.epoch(epoch) as batches:
         for batch in batches:
-            phase.strategy.train_step(batch)
+            progress = progress.after_batch(batch.cursor)
+            phase.stepper.train(batch, progress=progress)
             num_rows += batch.num_samples
     return num_rows / (time.perf_counter() - begin_s)
 
 
-def auc_of(phase: PhaseRun, data_path: Path | str) -> float:
-    """Judge a model on other samples."""
+def auc_of(phase: Phase, data_path: Path | str) -> float:
+    """Evaluate a model on other samples."""
     options = phase.options.dataset.model_copy(update={"data_path": str(data_path)})
-    scoreboard = Scoreboard(phase.model.tasks)
-    with Loader(options, seed=0).epoch(0) as batches:
+    metrics = PassMetrics(phase.model.tasks)
+    with phase.stepper.evaluating(), Loader(options, seed=0).epoch(0) as batches:
         for batch in batches:
-            step = phase.strategy.evaluate(batch)
-            scoreboard.count(step.outputs, batch, step.loss)
-    return scoreboard.figures()["AUC"]
+            result = phase.stepper.evaluate(batch)
+            metrics.count(result.outputs, batch, result.loss)
+    return metrics.values()["AUC"]
 
 
 def to_markdown(rows: Sequence[Row], *, speed: float | None = None) -> str:

@@ -190,6 +190,13 @@ def test_help_needs_nothing_heavy() -> None:
 def test_a_supervisor_needs_nothing_heavy() -> None:
     loaded = modules_after("import fleetrec.cli.cluster")
     assert not loaded & {"torch", "numpy", "pydantic", "pyarrow", "grpc"}
+    assert "torch" not in modules_after("import fleetrec.cli.run_cluster")
+
+
+def test_launchers_need_nothing_heavy() -> None:
+    names = [path.stem for path in sorted((PACKAGE / "launch").glob("*.py")) if path.stem[0] != "_"]
+    loaded = modules_after("\n".join(f"import fleetrec.launch.{name}" for name in names))
+    assert not loaded & {"torch", "numpy", "pydantic", "pyarrow", "grpc"}
 
 
 def test_supervising_a_job_needs_no_torch() -> None:

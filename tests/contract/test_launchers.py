@@ -246,13 +246,21 @@ def test_a_supervised_place_says_so(launcher, restart, tmp_path):
 # Ranks: who is to blame when one rank ends because of another.
 
 
-def lose_the_other(how):
-    """Rank 1 ends so; rank 0 notices and asks for another try, which may be seen first."""
-    return f"{SAY_PLACE}if rank == 1: time.sleep(0.3); {how}\nsys.exit(75)\n"
+def lose_the_other(folder, how):
+    """Rank 0 asks for another try, as one does that has lost rank 1; then rank 1 ends so."""
+    return (
+        f"{SAY_PLACE}"
+        "if rank == 0:\n"
+        "    print('lost rank 1', flush=True)\n"
+        "    sys.exit(75)\n"
+        f"log = pathlib.Path({str(folder / 'worker.0')!r})\n"
+        "while 'lost rank 1' not in log.read_text(): time.sleep(0.01)\n"
+        f"{how}\n"
+    )
 
 
 def test_a_rank_that_lost_another_is_not_to_blame(launcher, tmp_path):
-    code = lose_the_other("print('no such slot', flush=True); sys.exit(2)")
+    code = lose_the_other(tmp_path, "print('no such slot', flush=True); sys.exit(2)")
     outcome = run(launcher(), make_job("all", code), tmp_path)
     assert outcome.failed == "rank 1 ended with status 2"
     assert outcome.tail[-1] == "no such slot"

@@ -2,8 +2,6 @@
 
 import dataclasses
 import itertools
-import json
-import re
 from pathlib import Path
 
 import pytest
@@ -21,12 +19,13 @@ from fleetrec.models.load import load_model_class
 from fleetrec.nn.batch_norm import BatchNorm
 from fleetrec.train.phase import PhaseRun, build_phase
 from making import columns_of, run, write_tables
+from tools.promises import MARGIN, PAGE, PROMISE, last_auc, table_rows
 
 MAX_LINES = 120
 MAX_DATA_BYTES = 1_500_000  # of all models together: they are installed with the package
 LINEAR = "rank/logistic_regression"
 NUM_LONG = 5000
-PROMISE = re.compile(r"an AUC of at least (0\.\d+) is reached")
+MAX_SPREAD = 0.05  # between the AUCs of two seeds
 
 
 @pytest.fixture(params=zoo_names(), scope="module")
@@ -243,20 +242,24 @@ def with_lists(batch: Batch, values: list[torch.Tensor], lengths: list[torch.Ten
 def promised_auc(name: str) -> float:
     found = PROMISE.search((ZOO / name / "README.md").read_text(encoding="utf-8"))
     assert found, f"{name}/README.md must say which AUC is reached on the sample data"
-    return float(found[1])
+    return float(found[2])
 
 
 def test_a_run_reaches_the_promised_auc(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run(name)
     (infer,) = (run for run in load_job(name, overrides=()).runs if run.kind == "infer")
-    lines = (tmp_path / "logs" / f"{Path(name).name}.{infer.name}" / "metrics.jsonl").read_text()
-    events = [json.loads(line) for line in lines.splitlines()]
-    passes = [event for event in events if event["event"] == "pass"]
-    figures = passes[-1]["figures"]  # of several tasks: AUC_<task> each
-    aucs = [value for figure, value in figures.items() if figure.partition("_")[0] == "AUC"]
-    assert aucs
-    assert min(aucs) >= promised_auc(name)
+    reached = last_auc(tmp_path / "logs" / f"{Path(name).name}.{infer.name}")
+    assert reached >= promised_auc(name)
+
+
+def test_a_promise_holds_for_every_seed_that_was_measured(name):
+    """So that it does not hang on the one seed that is trained here; see tools/promises.py."""
+    measured = {row[0]: row[1:] for row in table_rows(PAGE.read_text(encoding="utf-8"))}
+    aucs, promise = measured[name]
+    assert promise == promised_auc(name)
+    assert promise <= min(aucs) - MARGIN + 0.0005  # of numbers that are rounded to three digits
+    assert max(aucs) - min(aucs) <= MAX_SPREAD, "its config learns by chance"
 
 
 def test_models_that_see_pairs_promise_more_than_the_linear_one(name):

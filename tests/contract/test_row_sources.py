@@ -5,7 +5,8 @@ import pickle
 
 import pytest
 
-from fleetrec.config.job import BadRowOptions, IdRule
+from fleetrec.config.features import IdRule
+from fleetrec.config.job import BadRowOptions
 from fleetrec.data import program, text
 from fleetrec.data.loader import Loader
 from fleetrec.data.source import BadRowError, FileSlice, Source, source_names
@@ -23,7 +24,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(tfrecord, "BLOCK_BYTES", 150)
     monkeypatch.setattr(tfrecord, "SEARCH_BYTES", 40)
     monkeypatch.setattr(program, "CHUNK_BYTES", 150)
-    monkeypatch.setattr(user_reader, "SAMPLES_PER_PIECE", 5)
+    monkeypatch.setattr(user_reader, "SAMPLES_PER_CHUNK", 5)
 
 
 def written(form: Format, samples, tmp_path, *, extra=b""):

@@ -271,7 +271,8 @@ def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
 @pytest.mark.parametrize(
     ("change", "status", "message"),
     [
-        ({"device": "gpu"}, 1, "use device: cpu and fleet_mode: ps"),
+        ({"device": "gpu"}, 1, "servers compute on the CPU; use device: cpu and fleet_mode: ps"),
+        ({"fleet_mode": "pslib"}, 1, "fleet_mode pslib is not available; use fleet_mode: ps"),
         ({"device": "gpu", "fleet_mode": "collective"}, 1, "PyTorch finds no GPU here"),
         ({"class": "train", "device": "gpu", "selected_gpus": "0,1"}, 1, "finds no GPU here"),
         ({"class": "cluster_train", "fleet_mode": "collective"}, 1, "by torchrun on each machine"),

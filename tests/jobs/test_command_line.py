@@ -131,11 +131,16 @@ def test_a_new_workspace_overwrites_nothing(tmp_path):
         (("run", "-m", "rank/dmn"), "did you mean 'rank/dnn'?"),
         (("run", "-m", "fleetrec.models.rank.dn"), "did you mean 'fleetrec.models.rank.dnn'?"),
         (("run", "-m", "rank/dnn", "-b", "backend.yaml"), "-b backend.yaml: no such file"),
+        (("run", "-m", "rank/dnn", "-b", "list.yaml"), "-b list.yaml: expected a mapping with"),
+        (("run", "-m", "rank/dnn", "-b", "broken.yaml"), "broken.yaml:1: "),
+        (("run", "-m", "rank/dnn", "-o", "mode=[]"), "mode: expected at least 1 entry, got []"),
         (("run", "-m", "rank/dnn", "-o", "epochs"), "-o epochs: expected key=value"),
         (("new", "x", "--from", "rank/dmn"), "did you mean 'rank/dnn'?"),
     ],
 )
 def test_what_is_typed_wrong_is_answered(tmp_path, arguments, message):
+    (tmp_path / "list.yaml").write_text("- backend: mpi\n")
+    (tmp_path / "broken.yaml").write_text("backend: {")
     done = fleetrec(tmp_path, *arguments)
     assert done.returncode == 2
     assert message in done.stderr

@@ -84,24 +84,39 @@ def test_a_full_model_folder_is_not_written_over(tmp_path, paths):
         train(pipeline)
 
 
+def tf_config(**cluster):
+    task = {"type": next(iter(cluster)), "index": 0}
+    return json.dumps({"cluster": cluster, "task": task})
+
+
 def test_what_a_launcher_has_started_cannot_be_asked_for_again(tmp_path, paths, monkeypatch):
-    cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
-    set_tf_config(monkeypatch, cluster, "worker")
+    monkeypatch.setenv("TF_CONFIG", tf_config(worker=["127.0.0.1:1", "127.0.0.1:2"]))
     pipeline = write(tmp_path, LINEAR, paths=paths)
     with pytest.raises(ConfigError, match="TF_CONFIG has started the processes"):
         train(pipeline, num_workers=2)
     assert not (tmp_path / "model").exists()
 
 
-def set_tf_config(monkeypatch, cluster, role):
-    config = {"cluster": cluster, "task": {"type": role, "index": 0}}
-    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+def test_a_chief_alone_is_one_process(tmp_path, paths, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", tf_config(chief=["127.0.0.1:1"]))
+    train(write(tmp_path, LINEAR, paths=paths, num_steps=3))
+    assert checkpoints(tmp_path / "model") == {0, 3}
 
 
-def test_a_chief_without_other_processes_trains(tmp_path, paths, monkeypatch):
-    set_tf_config(monkeypatch, {"chief": ["127.0.0.1:1"]}, "chief")
-    train(write(tmp_path, LINEAR, paths=paths, num_steps=1))
-    assert (tmp_path / "model/model.ckpt-1").is_dir()
+def test_servers_that_a_strategy_does_not_use_are_refused(tmp_path, paths, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", tf_config(chief=["127.0.0.1:1"], ps=["127.0.0.1:2"]))
+    pipeline = write(tmp_path, LINEAR, paths=paths)
+    with pytest.raises(ConfigError, match="TF_CONFIG has started 1 servers"):
+        train(pipeline, arguments=["--train_config.train_distribute=HorovodStrategy"])
+
+
+def test_a_strategy_with_servers_is_refused_without_any(tmp_path, paths, monkeypatch):
+    monkeypatch.setenv("HOROVOD_RANK", "0")
+    monkeypatch.setenv("HOROVOD_SIZE", "2")
+    monkeypatch.setenv("HOROVOD_LOCAL_SIZE", "2")
+    pipeline = write(tmp_path, LINEAR, paths=paths)
+    with pytest.raises(ConfigError, match="Horovod has started 2 processes without any"):
+        train(pipeline, arguments=["--train_config.train_distribute=PSStrategy"])
 
 
 def test_epochs_end_a_run_before_its_steps(tmp_path, paths):
@@ -165,6 +180,21 @@ def test_a_map_of_names_carries_a_table_over(tmp_path, paths):
     )
     new = rows(tmp_path / "tuned" / "model.ckpt-0", "deep.visitor")
     assert new == rows(tmp_path / "model" / "model.ckpt-8", "deep.user")
+
+
+def test_a_map_of_names_that_the_model_lacks_is_refused(tmp_path, paths):
+    pipeline = write(tmp_path, LINEAR, paths=paths, num_steps=2)
+    train(pipeline)
+    renames = tmp_path / "names.txt"
+    table = "input_layer_1/user_embedding/embedding_weights"
+    renames.write_text(f"{table.replace('user', 'usr')} {table}\n")
+    with pytest.raises(ConfigError, match=rf"the model has no .*; did you mean '{table}'"):
+        train(
+            pipeline,
+            model_dir=str(tmp_path / "tuned"),
+            fine_tune_checkpoint=str(tmp_path / "model"),
+            arguments=[f"--train_config.fine_tune_ckpt_var_map={renames}"],
+        )
 
 
 def test_frozen_variables_do_not_move(tmp_path, paths):

@@ -11,7 +11,9 @@ from fleetrec.cli.eval import EvalRequest, evaluate_checkpoint
 from fleetrec.cli.train_eval import TrainEvalRequest, train_and_evaluate
 from making_pipelines import MODELS, write_data, write_pipeline
 
-MIN_AUC = 0.78  # of what was planted; who knows every taste gets 0.86
+# Of what was planted; who knows every taste gets 0.86. With seeds 0 to 4 the worst run of all
+# models (of DeepFM) reaches 0.788.
+MIN_AUC = 0.77
 
 
 @pytest.fixture(scope="session")

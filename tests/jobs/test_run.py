@@ -306,6 +306,15 @@ def test_a_gpu_that_is_not_there_is_an_error_that_helps(job):
         run(write_job(job, Path("config.yaml")), "runner.train.device=gpu")
 
 
+def test_gpus_that_are_not_there_are_refused_before_the_first_runner_trains(job):
+    job["mode"] = ["train", "infer"]
+    job["runner"][1] |= {"class": "train", "epochs": 1, "device": "gpu", "selected_gpus": "0,3"}
+    with pytest.raises(UnavailableError, match="runner infer: device: gpu asks for GPU 0, 3, but"):
+        run(write_job(job, Path("config.yaml")), "runner.train.device=cpu")
+    assert not Path("ckpt").exists()
+    assert not Path("logs").exists()
+
+
 def test_a_fleet_mode_that_is_not_there_is_refused_before_anything_runs(job):
     with pytest.raises(UnavailableError, match="fleet_mode pslib is not available"):
         run(

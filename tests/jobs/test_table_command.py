@@ -57,6 +57,32 @@ def test_stats_say_what_a_table_holds(capsys, epoch):
     assert f"\n{top} " in printed
 
 
+def test_stats_show_no_clicks_where_none_are_counted(capsys):
+    show_stats(Path("ckpt/2"))
+    printed = capsys.readouterr().out
+    assert "no clicks were counted: a table counts them if admission is by score" in printed
+    rows = [line.split() for line in printed.splitlines()]
+    assert ["click", "-", "-", "-", "-", "-", "-"] in rows
+    top = rows[rows.index(["id", "show", "click", "norm"]) + 1 :][:10]
+    assert {row[2] for row in top} == {"-"}
+
+
+def test_stats_show_clicks_where_they_are_counted(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = make_job(make_data(tmp_path / "data", num_samples=100), epochs=1)
+    options = ("hyper_parameters.distributed_embedding=1",)
+    options += ("hyper_parameters.eviction={min_score: 0.01, decay: 0.9}",)
+    run(write_job(job, tmp_path / "config.yaml"), *options)
+    show_stats(Path("ckpt/0"))
+    printed = capsys.readouterr().out
+    assert "no clicks were counted" not in printed
+    ((_, _, stored),) = tables_of(Path("ckpt/0"))
+    most = columns_of(stored)["clicks"].max()
+    assert most > 0
+    (line,) = (line for line in printed.splitlines() if line.split()[:1] == ["click"])
+    assert line.split()[-1] == f"{most:.4g}"
+
+
 def test_histograms_count_every_row_once(capsys):
     show_stats(Path("ckpt/2"))
     lines = capsys.readouterr().out.splitlines()

@@ -168,15 +168,3 @@ def test_a_holder_that_lost_the_parent_refuses_to_write_a_delta(tmp_path):
     lost = make_store(1, 2)  # as after a restart: same rows perhaps, but no parent
     with pytest.raises(MismatchError, match="write a full checkpoint instead"):
         lost.cut().write_shard(tmp_path, parent=saved.stored.record.fingerprint, shards_each=1)
-
-
-def test_shards_of_different_versions_do_not_merge(tmp_path):
-    holders = Holders(2)
-    holders.stores[1].cut()  # raises the version of one holder
-    tmp_path.joinpath("base").mkdir()
-    parts = [
-        store.cut().write_shard(tmp_path / "base", parent=None, shards_each=1)
-        for store in holders.stores
-    ]
-    with pytest.raises(ValueError, match="expected all shards of a base of version 1, got"):
-        merge_table_records(holders.stores[0].identity, parts, parent=None)

@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -52,8 +52,10 @@ class Folder:
         where = storage.shown(url)
         if name not in self.files:
             raise CheckpointError(f"{where}: not listed in {MANIFEST}")
-        with self._naming_a_replacement():
+        try:
             content = storage.read_bytes(url)
+        except MissingFileError as error:
+            raise MissingFileError(f"{error}{self._hint()}") from error
         if _describe(content) != self.files[name]:
             raise CheckpointError(f"{where}: damaged: size or checksum is not as in {MANIFEST}")
         return content
@@ -69,13 +71,6 @@ class Folder:
                 raise CheckpointError(f"{where}: cannot be read: it is missing{self._hint()}")
             if not isinstance(listed, Mapping) or num_bytes != listed.get("bytes"):
                 raise CheckpointError(f"{where}: damaged: its size is not as in {MANIFEST}")
-
-    @contextlib.contextmanager
-    def _naming_a_replacement(self) -> Iterator[None]:
-        try:
-            yield
-        except MissingFileError as error:
-            raise MissingFileError(f"{error}{self._hint()}") from error
 
     def _hint(self) -> str:
         """Return why files can be missing where each version of a folder has its own."""

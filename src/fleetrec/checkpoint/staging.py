@@ -21,6 +21,7 @@ from fleetrec.checkpoint.publish import make_hidden, put_in_place
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, FleetRecError
 from fleetrec.core.fault_points import fault_point
+from fleetrec.core.remote_files import upload
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Staging:
         return "." if storage.is_local(self.url) else storage.name_of(self.url)
 
     def folder(self, name: str = ".") -> contextlib.AbstractContextManager[Path]:
-        """Lend a local folder; when the block ends, its files are under ``name`` in the staging."""
+        """Yield a local folder; its files are under ``name`` in the staging when the block ends."""
         return writable_folder(storage.join(self.url, name))
 
     def publish(self, manifest: Mapping[str, Any]) -> None:
@@ -106,14 +107,19 @@ class Staging:
 
 @contextlib.contextmanager
 def writable_folder(url: str) -> Iterator[Path]:
-    """Lend a local folder; when the block ends, its files are below ``url``."""
+    """Yield a local folder; when the block ends its files are below ``url``, beside those there.
+
+    It is ``url`` itself if that is local, else a temporary folder that is uploaded. Several
+    processes may fill one folder at the same time.
+    """
     if not storage.is_local(url):
         with tempfile.TemporaryDirectory(prefix="fleetrec-") as temporary:
             yield Path(temporary)
-            storage.upload(Path(temporary), url)
+            with storage.storage_errors(url, doing="written"):
+                upload(Path(temporary), url)
         return
-    with storage.storage_errors(url, doing="written"):
-        storage.local_path(url).mkdir(parents=True, exist_ok=True)
+    # An OSError is not translated: servers wait for room on a full disk.
+    storage.local_path(url).mkdir(parents=True, exist_ok=True)
     yield storage.local_path(url)
 
 

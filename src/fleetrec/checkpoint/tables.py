@@ -67,7 +67,7 @@ def _parent(
 ) -> tuple[Folder, TableRecord]:
     try:
         url = storage.resolve(parent.path, base=folder.url)
-    except CheckpointError as error:
+    except ValueError as error:
         raise CheckpointError(f"{_manifest(folder)}: damaged: its parent: {error}") from error
     what = f"{storage.shown(folder.url)}: is a delta of {storage.shown(url)}"
     try:

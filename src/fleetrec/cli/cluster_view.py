@@ -19,14 +19,14 @@ LINES_S = 10.0
 
 
 class ClusterView:
-    """Called with all processes as often as one likes; shows them now and then."""
+    """Shows all processes at most every REFRESH_S seconds (LINES_S without a terminal)."""
 
     def __init__(self) -> None:
         console = shared_console()
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._is_live = console.is_terminal
         self._next = 0.0
-        self._told: dict[str, Status] = {}
+        self._logged: dict[str, Status] = {}
 
     def __enter__(self) -> Self:
         if self._is_live:
@@ -37,7 +37,7 @@ class ClusterView:
         self._live.stop()
 
     def __call__(self, children: Sequence[Child]) -> None:
-        """Show where every process stands."""
+        """Show the status of every process, if it is time."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -46,8 +46,8 @@ class ClusterView:
             self._live.update(process_table(children), refresh=True)
             return
         for child, status, lag in _with_status(children):
-            if status not in (Status(), self._told.get(child.name)):
-                self._told[child.name] = status
+            if status not in (Status(), self._logged.get(child.name)):
+                self._logged[child.name] = status
                 words = ", ".join(_words(child, status, lag))
                 logger.info("%s %s: %s", child.name, child.state, words)
 
@@ -57,14 +57,14 @@ def process_table(children: Sequence[Child]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("process")
     table.add_column("state")
-    table.add_column("place")
+    table.add_column("progress")
     for name in ("restarts", "per s", "loss", "AUC", "queue", "lag"):
         table.add_column(name, justify="right")
     for child, status, lag in _with_status(children):
         table.add_row(
             child.name,
             child.state,
-            _place(status),
+            _progress(status),
             str(child.num_restarts or ""),
             _number(status.per_s, ",.0f"),
             _number(status.loss, ".4f"),
@@ -76,10 +76,10 @@ def process_table(children: Sequence[Child]) -> Table:
 
 
 def _with_status(children: Sequence[Child]) -> list[tuple[Child, Status, int | None]]:
-    """Return what every process tells, and how many batches it is behind others of its epoch."""
-    told = [(child, read_status(child.status)) for child in children]
+    """Return every status, and how many batches the process is behind others of its epoch."""
+    found = [(child, read_status(child.status)) for child in children]
     furthest: dict[int, int] = {}
-    for _, status in told:
+    for _, status in found:
         if status.epoch is not None and status.batch is not None:
             furthest[status.epoch] = max(status.batch, furthest.get(status.epoch, 0))
     return [
@@ -90,11 +90,11 @@ def _with_status(children: Sequence[Child]) -> list[tuple[Child, Status, int | N
             if status.epoch is None or status.batch is None
             else furthest[status.epoch] - status.batch,
         )
-        for child, status in told
+        for child, status in found
     ]
 
 
-def _place(status: Status) -> str:
+def _progress(status: Status) -> str:
     return "" if status.epoch is None else f"epoch {status.epoch} batch {status.batch}"
 
 
@@ -107,7 +107,7 @@ def _words(child: Child, status: Status, lag: int | None) -> list[str]:
         "lag": _number(lag, "d"),
     }
     words = [f"{name} {value}" for name, value in named.items() if value]
-    return [_place(status), *words] if _place(status) else words
+    return [_progress(status), *words] if _progress(status) else words
 
 
 def _number(value: float | None, form: str) -> str:

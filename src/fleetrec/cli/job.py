@@ -17,7 +17,9 @@ def load_job(source: str, *, overrides: Sequence[str] = ()) -> Job:
 
 def load_requested(request: JobRequest) -> Job:
     """Find, read and check a job file as the command line asks for it."""
-    components = Components(model_options=_model_options, pipeline_classes=_pipeline_classes)
+    components = Components(
+        model_options=_model_options, pipeline_classes=_pipeline_classes, num_gpus=_num_gpus
+    )
     return load(request, components=components)
 
 
@@ -31,3 +33,9 @@ def _pipeline_classes() -> Mapping[str, ModelClass]:
     from fleetrec.models.pipeline_classes import pipeline_classes
 
     return pipeline_classes()
+
+
+def _num_gpus() -> int:
+    from fleetrec.parallel.device import num_gpus
+
+    return num_gpus()

@@ -107,6 +107,10 @@ def load_checked(
                 f"{place.num_workers} workers; use class: cluster_train, or start one process"
             ]
         )
+    if any(run.device.kind == "gpu" for run in job.runs):
+        from fleetrec.parallel.device import check_gpus  # loads torch
+
+        check_gpus(job.runs)
     for run in job.runs:
         check_run(run, place)
         if place is None and not resume:
@@ -129,7 +133,6 @@ def check_run(run: RunOptions, place: Place | None) -> None:
         _check_servers(run, where)
     if place is not None and run.engine != "single" and not _is_alone(place):
         _check_place(run, place, where)
-    _check_devices(run, place)
 
 
 def _check_servers(run: RunOptions, where: str) -> None:
@@ -156,20 +159,10 @@ def _check_place(run: RunOptions, place: Place, where: str) -> None:
         raise ConfigError(
             [
                 f"{where}: trains with parameter servers, but {place.launcher} has started "
-                f"{place.num_workers} ranks without any; use fleet_mode: collective (in a "
+                f"{place.num_workers} processes without any; use fleet_mode: collective (in a "
                 "pipeline: another train_distribute), or start servers"
             ]
         )
-
-
-def _check_devices(run: RunOptions, place: Place | None) -> None:
-    if run.device.kind == "cpu":
-        return
-    from fleetrec.parallel.device import resolve_device
-
-    num_here = run.cluster.num_workers if is_supervised_here(run, place) else 1
-    for index in range(num_here):
-        resolve_device(run.device, local_index=index)
 
 
 def is_collective(run: RunOptions) -> bool:

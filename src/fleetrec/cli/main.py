@@ -50,7 +50,13 @@ def run(
     *,
     model: Annotated[str, typer.Option("-m", "--model", help=JOB_HELP)],
     backend: Annotated[
-        Path | None, typer.Option("-b", "--backend", help="backend.yaml of a cluster job.")
+        Path | None,
+        typer.Option(
+            "-b",
+            "--backend",
+            help="backend.yaml of a cluster. It is checked to be YAML, but not used: this version "
+            "does not submit jobs.",
+        ),
     ] = None,
     override: Overrides = None,
     resume: Annotated[

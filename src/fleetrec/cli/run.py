@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleetrec.cli.jobs import JobStart, run_job
+from fleetrec.config.document import read_document
 from fleetrec.config.load import JobRequest
 from fleetrec.config.pipeline_dialect.decode import ONE_PROCESS
 from fleetrec.config.processes import started_processes
@@ -39,8 +40,7 @@ def run_command(request: RunRequest, *, backend: Path | None = None, resume: boo
     """Run every runner of a job; the first failure ends it."""
     notices = []
     if backend is not None:
-        if not backend.is_file():
-            raise ConfigError([f"-b {backend}: no such file"])
+        check_backend(backend)
         notices.append(f"{backend} is not used: this version submits no cluster jobs")
     run_job(
         request.job_request(),
@@ -52,3 +52,11 @@ def run_command(request: RunRequest, *, backend: Path | None = None, resume: boo
             notices=notices,
         ),
     )
+
+
+def check_backend(path: Path) -> None:
+    """Refuse a file that cannot describe a cluster. This version does not submit to any."""
+    if not path.is_file():
+        raise ConfigError([f"-b {path}: no such file"])
+    if not isinstance(read_document(path).data, dict):
+        raise ConfigError([f"-b {path}: expected a mapping with backend, config, submit, ..."])

@@ -24,6 +24,10 @@ QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
 NUM_BINS = 10
 BAR_WIDTH = 40
 
+NO_CLICKS = (
+    "no clicks were counted: a table counts them if admission is by score or eviction has min_score"
+)
+
 Numbers = npt.NDArray[np.float32]
 
 
@@ -39,11 +43,15 @@ def show_stats(path: str) -> None:
         norms = summary.norms[np.isfinite(summary.norms)]
         if len(norms) < len(summary.norms):
             typer.echo(f"{len(summary.norms) - len(norms)} rows hold numbers that are not finite")
-        _print(_quantiles({"norm": norms, "show": summary.shows, "click": summary.clicks}))
+        has_clicks = _counts_clicks(table, summary)
+        clicks = summary.clicks if has_clicks else None
+        _print(_quantiles({"norm": norms, "show": summary.shows, "click": clicks}))
         if len(norms):
             _print(_histogram("norm", norms, _even_edges(norms)))
             _print(_histogram("show", summary.shows, _doubling_edges(summary.shows)))
-        _print(_top(summary))
+        _print(_top(summary, has_clicks=has_clicks))
+        if not has_clicks:
+            typer.echo(NO_CLICKS)
 
 
 def show_rows(path: str, ids: Sequence[int], *, table: str | None) -> None:
@@ -120,13 +128,25 @@ def _history(table: TableView) -> str:
     return f"{table.record.created} rows made, {table.record.evicted} evicted"
 
 
-def _quantiles(columns: Mapping[str, Numbers]) -> Table:
+def _counts_clicks(table: TableView, summary: Summary) -> bool:
+    """Tell whether the clicks of a table mean anything.
+
+    A checkpoint records the rule of admission, but not that of eviction: where admission does not
+    need clicks, zeros everywhere are taken for "not counted".
+    """
+    by_score = table.record is not None and table.record.identity.admission["kind"] == "score"
+    return by_score or bool(summary.clicks.any())
+
+
+def _quantiles(columns: Mapping[str, Numbers | None]) -> Table:
+    """Return the table of quantiles, with ``-`` for a column that is not known."""
     heads = ["", *(f"{q:.0%}" for q in QUANTILES)]
-    rows = [
-        (name, *(f"{value:.4g}" for value in np.quantile(column, QUANTILES)))
-        for name, column in columns.items()
-        if len(column)
-    ]
+    rows: list[tuple[str, ...]] = []
+    for name, column in columns.items():
+        if column is None:
+            rows.append((name, *("-" for _ in QUANTILES)))
+        elif len(column):
+            rows.append((name, *(f"{value:.4g}" for value in np.quantile(column, QUANTILES))))
     return _table(heads, rows)
 
 
@@ -150,11 +170,11 @@ def _histogram(name: str, values: Numbers, edges: Numbers) -> Table:
     return _table([f"{name} from", "rows", ""], rows)
 
 
-def _top(summary: Summary) -> Table:
+def _top(summary: Summary, *, has_clicks: bool) -> Table:
     """Return the rows that were shown most."""
     columns = (summary.top_ids, summary.top_shows, summary.top_clicks, summary.top_norms)
     rows = [
-        (str(one), f"{show:g}", f"{click:g}", f"{norm:.4g}")
+        (str(one), f"{show:g}", f"{click:g}" if has_clicks else "-", f"{norm:.4g}")
         for one, show, click, norm in zip(*columns, strict=True)
     ]
     return _table(["id", "show", "click", "norm"], rows)

@@ -1,6 +1,6 @@
-"""How columns of the data become features, whatever dialect says so."""
+"""How columns of the data become features, in both dialects."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ ColumnType = Literal["text", "integer", "number", "boolean"]
 
 
 class ColumnOptions(Options):
-    """A column: what its values are, and what stands for a missing one."""
+    """A column: the type of its values, and the default for a missing one."""
 
     name: str
     type: ColumnType = "text"
@@ -19,11 +19,11 @@ class ColumnOptions(Options):
 
 
 class BucketOptions(Options):
-    """How values become ids: by hash, by place in a vocabulary, as they are, or by boundaries.
+    """How values become ids: by hash, by index in a vocabulary, as they are, or by boundaries.
 
-    Without any, ids are the 64 bits of the hash. A vocabulary counts from 0, which also stands for
-    values that are not in it; so it does for numbers outside [0, num_buckets). Boundaries part
-    numbers; ``equal_width`` buckets lie between the minimum and the maximum of a feature.
+    Without any option an id is the 64-bit hash of the text. A vocabulary counts from 0, which is
+    also the id of values that are not in it and of numbers outside [0, num_buckets). Boundaries
+    split numbers; ``equal_width`` buckets lie between the minimum and the maximum of a feature.
     """
 
     hash_buckets: int | None = Field(default=None, gt=0)
@@ -55,3 +55,59 @@ class FeatureOptions(Options):
     max_length: int | None = Field(default=None, gt=0)
     join_separator: str | None = None
     column_separators: tuple[str, ...] = ()
+
+
+class IdRule(Options):
+    """How the values of an id list become ids.
+
+    By index in a vocabulary (a list, or a file with one value per line; from 1 on, 0 is for all
+    others), else by hash where values are text, and then modulo ``buckets`` where that is given.
+    """
+
+    vocabulary: tuple[str, ...] = ()
+    vocabulary_path: str | None = None
+    buckets: int | None = Field(default=None, gt=0)
+
+
+class IdListOptions(Options):
+    """The values of the column of the same name: integers are ids, text is hashed, then ``rule``.
+
+    A text cell holds several values if there is a ``list_separator``, and each may have a weight
+    behind ``weight_separator``. Text is hashed with ``prefix`` in front. Rows without a value, or
+    all rows if the data has no such column, get the id ``padding``.
+    """
+
+    kind: Literal["id_list"] = "id_list"
+    name: str
+    rule: IdRule = IdRule()
+    list_separator: str | None = None
+    weight_separator: str | None = None
+    prefix: str = ""
+    padding: int = 0
+
+
+class DenseOptions(Options):
+    """Numbers of a fixed shape, in the column of the same name or one each in ``x1``, ``x2``, ...
+
+    Text is refused unless there is a ``list_separator`` (which may be empty: one number per cell).
+    Rows without a value are filled with ``padding``.
+    """
+
+    kind: Literal["dense"] = "dense"
+    name: str
+    shape: tuple[int, ...] = (1,)
+    list_separator: str | None = None
+    padding: int = 0
+
+
+AnyFeatureOptions = Annotated[
+    FeatureOptions | IdListOptions | DenseOptions, Field(discriminator="kind")
+]
+
+
+class FeatureSetOptions(Options):
+    """All features of a data set or an inference model; ``owner`` is named in messages."""
+
+    owner: str = ""
+    columns: tuple[ColumnOptions, ...] = ()
+    features: tuple[AnyFeatureOptions, ...] = ()

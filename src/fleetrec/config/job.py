@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
-from fleetrec.config.features import ColumnOptions, FeatureOptions
+from fleetrec.config.features import ColumnOptions, FeatureOptions, IdRule
 from fleetrec.config.options import Options, Url, to_text
 from fleetrec.config.rules import InferenceOptions, ResumeOptions, Rule, WarmStartOptions
 from fleetrec.config.schedules import ScheduleOptions
@@ -75,18 +75,6 @@ class TextTableOptions(Options):
     columns: tuple[str, ...] = ()
     list_separator: str = "|"
     weight_separator: str | None = None
-
-
-class IdRule(Options):
-    """How the values of one sparse feature become ids.
-
-    By place in a vocabulary (a list, or a file with one value per line; from 1 on, 0 is for all
-    others), else by hash where values are text, and then modulo ``buckets`` where that is given.
-    """
-
-    vocabulary: tuple[str, ...] = ()
-    vocabulary_path: str | None = None
-    buckets: int | None = Field(default=None, gt=0)
 
 
 class Filter(Options):

@@ -44,6 +44,7 @@ class Components:
 
     model_options: ModelOptionsOf
     pipeline_classes: Callable[[], Mapping[str, ModelClass]]
+    num_gpus: Callable[[], int] = lambda: 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,7 +128,7 @@ def _load_pipeline(path: Path, request: JobRequest, components: Components) -> J
         changes=dataclasses.replace(request.changes, edits=edits),
         kind="train" if request.purpose == "run" else "infer",
         seed=request.seed or 0,
-        processes=request.processes,
+        processes=dataclasses.replace(request.processes, num_gpus=components.num_gpus()),
     )
     return decoded.job.model_copy(
         update={"folder": decoded.model_dir, "files": {PIPELINE_FILE: decoded.text}}

@@ -51,6 +51,10 @@ class Problems:
             known = _literals(detail)
             came = str(detail["input"])
             self.note(location, f"{_sentence(detail)}, got {came!r}{meant(came, known)}")
+        elif detail["type"] == "too_short":
+            least = detail["ctx"]["min_length"]
+            words = "entry" if least == 1 else "entries"
+            self.note(location, f"expected at least {least} {words}, got {detail['input']!r}")
         else:
             self.note(location, f"{_sentence(detail)}, got {shown(repr(detail['input']))}")
 

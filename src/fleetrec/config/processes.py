@@ -11,11 +11,13 @@ class Processes:
 
     ``num_servers`` is None where nothing was said about servers; 0 means that there are none. If
     not ``is_local``, a launcher has started the processes already, on whatever machines.
+    ``num_gpus`` are those of this machine.
     """
 
     num_workers: int = 1
     num_servers: int | None = None
     is_local: bool = True
+    num_gpus: int = 0
 
 
 def started_processes(place: Place) -> Processes:

@@ -1,4 +1,4 @@
-"""Where in the data a run stands."""
+"""The position of a run in the data."""
 
 import dataclasses
 from typing import Any, Self
@@ -6,13 +6,13 @@ from typing import Any, Self
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """The place just behind a batch: everything before it was read, nothing after it.
+    """The position just behind a batch: everything before it was read, nothing after it.
 
-    ``file`` counts in the order of this epoch's files, ``row`` the rows of that file (or of a
-    worker's part of it), and ``offset`` is the same place as its format counts: bytes of text, rows
-    of a table. ``skip`` is the number of samples behind that place that were delivered already,
-    where samples are shuffled or left out. Where several readers take turns, each has a cursor of
-    its own in ``readers`` and ``turn`` says whose batch comes next.
+    ``file`` is an index in this epoch's order of files, ``row`` an index in that file (or in a
+    worker's slice of it), and ``offset`` is the same position in the unit of the format: bytes of
+    text, rows of a table. ``skip`` is the number of samples behind that position that were already
+    delivered, if samples are shuffled or filtered. If several readers take turns, each has a cursor
+    in ``readers``, and ``turn`` is the reader of the next batch.
     """
 
     file: int = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.launchers import paddle
 from fleetrec.core.launchers.precedence import place_of
-from fleetrec.core.launchers.values import number
+from fleetrec.core.launchers.values import number, wrong
 from fleetrec.core.place import Place
 
 TOKEN = "FLEETREC_TOKEN"
@@ -18,6 +18,7 @@ STATUS = "FLEETREC_STATUS"
 STATE = "FLEETREC_STATE"
 SNAPSHOT_BYTES = "FLEETREC_SNAPSHOT_BYTES"
 FAULTS = "FLEETREC_FAULTS"
+TILES = "FLEETREC_TILES"
 
 
 def read_place() -> Place | None:
@@ -72,6 +73,14 @@ def read_faults_path() -> Path | None:
     if folder is None or place is None:
         return None
     return folder / f"{place.role}.{place.rank}"
+
+
+def allows_tiles() -> bool:
+    """Return whether products may use tiles of the processor (AMX); FLEETREC_TILES=0 forbids it."""
+    given = os.environ.get(TILES, "1").strip()
+    if given not in ("0", "1"):
+        raise wrong(TILES, "0 or 1", given)
+    return given == "1"
 
 
 def environment_with(added: Mapping[str, str], *, unless_set: Mapping[str, str]) -> dict[str, str]:

@@ -7,10 +7,10 @@ from typing import NoReturn
 
 
 def exit_now(status: int) -> NoReturn:
-    """End this process without taking the interpreter apart.
+    """Exit without interpreter shutdown.
 
-    With torch loaded that takes half a second of CPU time, and a job waits for it twice: for its
-    workers, then for its servers. Whoever calls has closed what he opened.
+    With torch loaded, shutdown takes half a second of CPU time, and a job waits for it twice: for
+    its workers, then for its servers. The caller has closed everything that it opened.
     """
     logging.shutdown()
     sys.stdout.flush()

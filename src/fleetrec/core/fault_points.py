@@ -1,10 +1,10 @@
-"""Places in the code at which a process can be made to die, for those who try out what it survives.
+"""Fault injection points, for tests of what a job survives.
 
-Without ``FLEETREC_FAULTS`` in the environment, and outside of a job of several processes, to reach
-such a place does nothing. The variable names a folder; in it every process of the job has one of
-its own, ``server.0`` or ``worker.1``. A file there with the name of a place holds a number and a
-word: when the place is reached for that number of times, the file goes, and with ``kill`` the
-process too; ``note`` only tells, by the file that is gone, that the process came by.
+Without ``FLEETREC_FAULTS`` in the environment, and outside of a job of several processes, a fault
+point does nothing. The variable names a folder with one folder per process, such as ``server.0``
+or ``worker.1``. In it, a file with the name of a fault point holds a number and a word: when the
+point is reached for that number of times, the file is deleted, and with ``kill`` the process is
+killed, too; ``note`` only deletes the file, which shows that the point was reached.
 """
 
 import functools
@@ -16,11 +16,11 @@ from pathlib import Path
 from fleetrec.core.env import read_faults_path
 
 
-def fault_point(place: str) -> None:
-    """Come by a place; that may be the end."""
+def fault_point(name: str) -> None:
+    """Fault injection point: the process is killed here if a test has asked for it."""
     folder = _folder()
     if folder is not None:
-        _trigger(folder / place)
+        _trigger(folder / name)
 
 
 @functools.cache
@@ -36,7 +36,7 @@ def _trigger(order: Path) -> None:
     if int(count) > 1:
         staging = order.with_name(f".{order.name}.{threading.get_ident()}")
         staging.write_text(f"{int(count) - 1} {word}", encoding="ascii")
-        staging.replace(order)  # other threads never see half of it
+        staging.replace(order)  # other threads never read half of it
         return
     try:
         order.unlink()

@@ -1,4 +1,4 @@
-"""Ragged id lists, the shape every sparse feature arrives in."""
+"""Ragged id lists, the layout of every sparse feature."""
 
 # Shape suffixes: N ids, B samples, F features.
 
@@ -15,7 +15,7 @@ class Jagged:
     """One list per sample: sample ``i`` owns ``values[offsets[i]:offsets[i + 1]]``.
 
     Ids are 64 bits wide; int64 holds the bits, so ids from 2^63 on look negative. ``weights``, if
-    there are any, stand beside the values.
+    given, has one number per value.
     """
 
     values: Tensor
@@ -51,7 +51,7 @@ class KeyedJagged(Mapping[str, Jagged]):
 
     Sample ``i`` of feature ``f`` owns ``values_N[offsets[k]:offsets[k + 1]]``, k = f * B + i.
     Whole lookups work on the two tensors at once; ``keyed["name"]`` is one feature as a view.
-    ``weights_N``, if given, say how much each id counts when vectors are pooled.
+    ``weights_N``, if given, are the weights of the ids in pooling.
     """
 
     names: tuple[str, ...]

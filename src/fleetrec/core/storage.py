@@ -13,9 +13,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, cast
-
-import fsspec  # type: ignore[import-untyped]
+from typing import Any, BinaryIO
 
 from fleetrec.core.errors import (
     CheckpointError,
@@ -23,13 +21,12 @@ from fleetrec.core.errors import (
     MissingFileError,
     UnavailableError,
 )
+from fleetrec.core.remote_files import download, file_system, open_remote, put
 
 SEPARATOR = "://"
 _LOCAL_SCHEMES = ("file://", "local://")
-# One put replaces an object at once. Everywhere else a file is written beside and moved.
-_OBJECT_STORES = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "obs"))
 _EXTRAS = MappingProxyType({"s3://": "fleetrec[s3]", "s3a://": "fleetrec[s3]"})
-_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")  # not abfs://container@account
 _QUERY = re.compile(r"^(\w+::)*(https?://[^?]*)\?.*$")
 
 
@@ -53,12 +50,12 @@ def local_path(url: str) -> Path:
 
 
 def shown(url: str) -> str:
-    """Return a URL for messages and logs: without user, password or signed query."""
+    """Return a URL for messages and logs: without passwords and signed queries."""
     return _QUERY.sub(r"\2?...", _CREDENTIALS.sub("***@", url))
 
 
 def has_credentials(url: str) -> bool:
-    """Return whether a URL holds a user name or a password."""
+    """Return whether a URL holds a password."""
     return _CREDENTIALS.search(url) is not None
 
 
@@ -104,24 +101,28 @@ def relative(url: str, *, to: str) -> str:
 
 
 def resolve(reference: str, *, base: str) -> str:
-    """Return the URL that a relative reference means, seen from ``base``."""
+    """Return the URL that a relative reference means, seen from ``base``.
+
+    Raises:
+        ValueError: The reference is not relative, or leads out of the bucket.
+    """
     if posixpath.isabs(reference) or SEPARATOR in reference:
-        raise CheckpointError(f"{shown(base)}: expected a relative reference, got {reference!r}")
+        raise ValueError(f"expected a relative reference, got {shown(reference)!r}")
     if is_local(base):
         return os.path.normpath(local_path(base).resolve() / reference)
     scheme, path = _split(base)
     root, _, below = path.partition("/")
     found = posixpath.normpath(posixpath.join(below, reference))
     if found == ".." or found.startswith("../"):
-        raise CheckpointError(f"{shown(base)}: {reference!r} points outside of {scheme}{root}")
+        raise ValueError(f"{reference!r} leads out of {shown(scheme + root)}")
     return join(f"{scheme}{root}", found)
 
 
 def exists(url: str) -> bool:
     """Return whether a file or a folder is there."""
-    if is_local(url):
-        return local_path(url).exists()
     with storage_errors(url, doing="read"):
+        if is_local(url):
+            return local_path(url).exists()
         system, path = file_system(url)
         return bool(system.exists(path))
 
@@ -171,8 +172,7 @@ def open_read(url: str, **options: Any) -> BinaryIO:
     """Open a file for reading; ``options`` are those of fsspec, for files behind URLs."""
     if is_local(url):
         return local_path(url).open("rb")
-    system, path = fsspec.core.url_to_fs(url)
-    return cast(BinaryIO, system.open(path, "rb", **options))
+    return open_remote(url, **options)
 
 
 def read_bytes(url: str) -> bytes:
@@ -186,13 +186,13 @@ def read_bytes(url: str) -> bytes:
 
 def write_bytes(url: str, content: bytes) -> None:
     """Write a file at once: readers see the old content or the new, never a part."""
-    with writing(url) as path:
+    with storage_errors(url, doing="written"), writing(url) as path:
         path.write_bytes(content)
 
 
 @contextlib.contextmanager
 def writing(url: str) -> Iterator[Path]:
-    """Lend a local file to write, which is at ``url`` as a whole when the block ends.
+    """Yield a local file to write, which is at ``url`` as a whole when the block ends.
 
     After an exception in the block nothing has changed at ``url``.
     """
@@ -200,7 +200,8 @@ def writing(url: str) -> Iterator[Path]:
         with _temporary_folder() as folder:
             file = folder / name_of(url)
             yield file
-            _put(file, url)
+            with storage_errors(url, doing="written"):
+                put(file, url)
         return
     target = local_path(url)
     with storage_errors(url, doing="written"):
@@ -223,22 +224,9 @@ def check_writable(url: str) -> None:
         delete(probe)
 
 
-def upload(folder: Path, url: str) -> None:
-    """Copy all files of a local folder below a URL that is not local."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    if not files:
-        return
-    with storage_errors(url, doing="written"):
-        system, root = file_system(url)
-        names = [path.relative_to(folder).as_posix() for path in files]
-        targets = [posixpath.join(root, name) for name in names]
-        _make_folders(system, targets)
-        system.put([str(path) for path in files], targets)
-
-
 @contextlib.contextmanager
 def local_file(url: str) -> Iterator[Path]:
-    """Lend a local file with the content of ``url``: itself if it is local, else a copy."""
+    """Yield a local file with the content of ``url``: itself if it is local, else a copy."""
     if is_local(url):
         yield local_path(url)
         return
@@ -250,7 +238,7 @@ def local_file(url: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def local_copy(url: str) -> Iterator[Path]:
-    """Lend a local folder with the files below a URL: itself if it is local, else a copy.
+    """Yield a local folder with the files below a URL: itself if it is local, else a copy.
 
     Copies are made in the folder for temporary files and are deleted when the block ends.
     """
@@ -294,7 +282,7 @@ def storage_errors(
     """Raise every failure of storage as one line of ``kind``, without credentials.
 
     A missing package is an ``UnavailableError``; a missing file of a checkpoint, so that callers
-    can tell it from other failures, a ``MissingFileError``.
+    can handle it apart from other failures, a ``MissingFileError``.
     """
     what = f"{shown(url)}: cannot be {doing}"
     try:
@@ -317,50 +305,14 @@ def storage_errors(
         raise kind(f"{what}: {_one_line(error, url)}") from error
 
 
-def file_system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL that is not local, and the path in it, to look anew."""
-    system, path = fsspec.core.url_to_fs(url)
-    system.invalidate_cache()  # others may have written since the last listing
-    return system, path
-
-
 def _download(url: str, folder: Path) -> None:
     names = list(sizes_below(url))
     if not names:
         raise MissingFileError(f"{shown(url)}: no such folder, or it holds no file")
     if any(name.startswith("../") for name in names):
         raise CheckpointError(f"{shown(url)}: damaged: a file lies outside the folder")
-    copies = [folder / name for name in names]
-    for copy in copies:
-        copy.parent.mkdir(parents=True, exist_ok=True)
     with storage_errors(url, doing="read"):
-        system, root = file_system(url)
-        system.get([posixpath.join(root, name) for name in names], [str(copy) for copy in copies])
-
-
-def _put(file: Path, url: str) -> None:
-    with storage_errors(url, doing="written"):
-        system, path = file_system(url)
-        _make_folders(system, [path])
-        if _is_object_store(system):
-            system.put_file(str(file), path)
-            return
-        folder, name = posixpath.split(path)
-        part = posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")
-        system.put_file(str(file), part)
-        system.mv(part, path)
-
-
-def _make_folders(system: Any, paths: list[str]) -> None:
-    """Make the folders of some files, where a file system has folders."""
-    if not _is_object_store(system):
-        for folder in sorted({posixpath.dirname(path) for path in paths}):
-            system.makedirs(folder, exist_ok=True)
-
-
-def _is_object_store(system: Any) -> bool:
-    protocols = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
-    return not _OBJECT_STORES.isdisjoint(protocols)
+        download(url, names, folder)
 
 
 @contextlib.contextmanager

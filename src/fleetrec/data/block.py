@@ -1,4 +1,4 @@
-"""Samples in memory, understood but not yet a batch."""
+"""Decoded samples that are not a batch yet."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fleetrec._native import select_rows
-from fleetrec.core.batch import Inputs
+from fleetrec.core.batch import Inputs, Side
 from fleetrec.core.jagged import KeyedJagged
 
 Rows = npt.NDArray[np.int64]
@@ -19,7 +19,7 @@ Rows = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SlotCounts:
-    """Which features occurred: a misspelt one trains without a word.
+    """Which features occurred, because a misspelt one would train without a warning.
 
     ``seen`` counts, by declared feature (sparse ones first), the samples that have it.
     """
@@ -32,7 +32,9 @@ class SlotCounts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Some samples: what a batch holds, and what was noticed while they were read.
+    """Some samples: what a batch holds, and what was counted while they were read.
+
+    ``sides`` are further sides, which a stage adds when the samples of a batch are final.
 
     ``padding_positions`` are indexes of ids that stand for a missing value, if the source has not
     applied the rules for ids itself: rules are for values only.
@@ -42,6 +44,7 @@ class Block:
     dense: Mapping[str, Tensor]
     counts: SlotCounts
     padding_positions: Rows = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
+    sides: Mapping[str, Side] = dataclasses.field(default_factory=dict)
 
     @property
     def num_samples(self) -> int:
@@ -67,13 +70,12 @@ class Block:
     @property
     def num_bytes(self) -> int:
         """Return the memory that the tensors take."""
-        tensors = [self.ids.values_N, self.ids.offsets, *self.dense.values()]
-        if self.ids.weights_N is not None:
-            tensors.append(self.ids.weights_N)
+        tensors = Side(ids=self.ids, dense=self.dense).tensors().values()
         return sum(math.prod(t.shape) * t.element_size() for t in tensors)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between processes as plain arrays: torch would hand over its shared memory."""
+        """Pickle plain arrays: tensors would be passed through torch's shared memory."""
+        assert not self.sides, "sides are added in the process that makes batches"
         ids = self.ids
         arrays = (ids.values_N, ids.offsets, ids.weights_N)
         return _rebuild, (
@@ -88,24 +90,35 @@ class Block:
 def select(blocks: Sequence[Block], rows: Rows) -> Block:
     """Return chosen samples of several blocks in the given order.
 
-    Rows are numbered through all blocks; what was noticed while reading is not carried over.
+    Rows are numbered through all blocks. Counts are not carried over.
     """
     first = blocks[0]
+    chosen = select_side([Side(ids=block.ids, dense=block.dense) for block in blocks], rows)
+    return Block(
+        ids=chosen.ids,
+        dense=chosen.dense,
+        counts=SlotCounts(num_samples=0, seen=np.zeros_like(first.counts.seen)),
+    )
+
+
+def select_side(sides: Sequence[Side], rows: Rows) -> Side:
+    """Return chosen rows of several sides with the same features, in the given order."""
+    first = sides[0]
     ids, offsets, weights = select_rows(
         [
             (
-                block.ids.values_N.numpy(),
-                block.ids.offsets.numpy(),
-                None if block.ids.weights_N is None else block.ids.weights_N.numpy(),
-                block.num_samples,
+                side.ids.values_N.numpy(),
+                side.ids.offsets.numpy(),
+                None if side.ids.weights_N is None else side.ids.weights_N.numpy(),
+                side.num_rows,
             )
-            for block in blocks
+            for side in sides
         ],
         len(first.ids.names),
         rows,
     )
     chosen = torch.from_numpy(rows)
-    return Block(
+    return Side(
         ids=KeyedJagged(
             names=first.ids.names,
             values_N=torch.from_numpy(ids),
@@ -114,15 +127,14 @@ def select(blocks: Sequence[Block], rows: Rows) -> Block:
             weights_N=None if weights is None else torch.from_numpy(weights),
         ),
         dense={
-            name: _joined([block.dense[name] for block in blocks]).index_select(0, chosen)
+            name: _joined([side.dense[name] for side in sides]).index_select(0, chosen)
             for name in first.dense
         },
-        counts=SlotCounts(num_samples=0, seen=np.zeros_like(first.counts.seen)),
     )
 
 
 def join(blocks: Sequence[Block]) -> Block:
-    """Return all samples of several blocks, with what was noticed about them."""
+    """Return all samples of several blocks, with their counts."""
     if len(blocks) == 1:
         return blocks[0]
     num_samples = sum(block.num_samples for block in blocks)
@@ -131,7 +143,7 @@ def join(blocks: Sequence[Block]) -> Block:
 
 
 def add_counts(counts: Sequence[SlotCounts]) -> SlotCounts:
-    """Return what was noticed in several blocks together."""
+    """Return the counts of several blocks together."""
     undeclared: dict[str, int] = {}
     for count in counts:
         for name, num_values in count.undeclared.items():

@@ -106,7 +106,7 @@ def _column_writer(
 
 
 class _RowGroup:
-    """Batches on their way to row groups of a good size."""
+    """Collects batches into row groups."""
 
     def __init__(self, write: Callable[[pa.Table], None], schema: pa.Schema) -> None:
         self._write = write

@@ -1,4 +1,4 @@
-"""From raw rows to samples: understand them, pass over bad ones, keep the wanted ones."""
+"""From raw rows to samples: decode, skip bad rows, filter."""
 
 import dataclasses
 import hashlib
@@ -10,22 +10,23 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fleetrec.config.dataset_features import check_id_rules
 from fleetrec.config.job import Filter
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
 from fleetrec.core.partition import contiguous_block
 from fleetrec.data.block import Block, join, select
-from fleetrec.data.ids import IdMap, build_id_maps
 from fleetrec.data.scatter import scatter
 from fleetrec.data.source import BadRowError, RowChunk, Source
 from fleetrec.data.stream import RawBatch
+from fleetrec.features.id_rule import IdMap
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """Samples, where they stand, and what was wrong with rows that were passed over."""
+    """Samples, their position in the data, and the errors of skipped rows."""
 
     block: Block
     begin: Cursor
@@ -34,7 +35,7 @@ class Decoded:
     faults: tuple[str, ...] = ()
 
     def portion(self, *, index: int, count: int) -> Self:
-        """Return one of ``count`` equal portions of the samples; it ends where all do."""
+        """Return one of ``count`` equal portions of the samples; the cursors stay."""
         own = contiguous_block(self.block.num_samples, index, count)
         chosen = select([self.block], np.arange(own.start, own.stop))
         return dataclasses.replace(
@@ -44,7 +45,7 @@ class Decoded:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoder:
-    """Everything between raw rows and samples; holds no state, so threads may share it."""
+    """Turns raw rows into samples; holds no state, so threads may share it."""
 
     source: Source
     seed: int
@@ -52,7 +53,7 @@ class Decoder:
 
     @property
     def changes_row_count(self) -> bool:
-        """Tell whether a batch may come out with another number of samples than it had rows."""
+        """Return whether a batch may have fewer or more samples than rows."""
         options = self.source.options
         return bool(
             options.filters
@@ -88,7 +89,7 @@ class Decoder:
     def _decode_leniently(
         self, chunks: Sequence[RowChunk], faults: list[str]
     ) -> tuple[Block, npt.NDArray[np.int64]]:
-        """Decode around bad rows; returns the block and the numbers of its rows."""
+        """Skip bad rows; returns the block and the indexes of its rows."""
         blocks: list[Block] = []
         rows: list[npt.NDArray[np.int64]] = []
         rest, first = tuple(chunks), 0
@@ -120,14 +121,12 @@ class Decoder:
         *,
         epoch: int,
     ) -> Mask | None:
-        """Return which samples stay; None: all."""
+        """Return a mask of the samples to keep; None: all."""
         options = self.source.options
         masks = [_passes(block, wanted) for wanted in options.filters]
         if options.sample_ratio < 1:
             salts = _row_salts(chunks)
-            if (
-                self.source.rows_map_to_many_samples
-            ):  # samples cannot be told by their rows, but by their place
+            if self.source.rows_map_to_many_samples:  # a row does not identify a sample
                 salts = salts[0] + np.arange(block.num_samples, dtype=np.uint64)
             else:
                 salts = salts[rows]
@@ -136,14 +135,19 @@ class Decoder:
 
 
 def id_maps_of(source: Source) -> Mapping[str, IdMap]:
-    """Return the rules for ids that the source leaves to others, by feature."""
-    rules = {} if source.applies_id_rules else source.options.id_rules
-    maps = build_id_maps(source.options) if rules else {}
-    return {name: maps[name] for name in rules}
+    """Return the rules for ids that the source does not apply itself, by feature."""
+    if source.applies_id_rules:
+        return {}
+    options = source.options
+    check_id_rules(options)
+    return {
+        name: IdMap(rule, where=f"data set {options.name}: feature {name!r}")
+        for name, rule in options.id_rules.items()
+    }
 
 
 def _mapped(block: Block, id_maps: Mapping[str, IdMap]) -> Block:
-    """Apply rules to the ids of some features; padding stays what it is."""
+    """Apply rules to the ids of some features, but not to padding."""
     values = block.ids.values_N.numpy().copy()
     padding = values[block.padding_positions]
     for name, id_map in id_maps.items():
@@ -157,7 +161,7 @@ def _mapped(block: Block, id_maps: Mapping[str, IdMap]) -> Block:
 
 
 def check_filters(source: Source) -> None:
-    """Look whether the features that filters name are there."""
+    """Raise if a filter names a feature that is not there."""
     known = (*source.inputs.sparse, *source.inputs.dense)
     for wanted in source.options.filters:
         if wanted.feature not in known:
@@ -211,7 +215,7 @@ def _comparison(op: str) -> Callable[[Any, Any], Any]:
 
 
 def _row_salts(chunks: Sequence[RowChunk]) -> npt.NDArray[np.uint64]:
-    """Return a number for every row that depends on its file and its place there alone."""
+    """Return a number for every row that depends only on its file and its position there."""
     salts = []
     for chunk in chunks:
         digest = np.frombuffer(_digest(chunk), np.uint64)[0]
@@ -226,7 +230,7 @@ def _digest(chunk: RowChunk) -> bytes:
 
 
 def _chance(salts: npt.NDArray[np.uint64], seeds: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Return a number in [0, 1) per row, the same whenever and wherever it is drawn."""
+    """Return a number in [0, 1) per row, a pure function of salts and seeds."""
     mixed = salts
     for seed in seeds:
         mixed = scatter(mixed ^ np.uint64(seed))

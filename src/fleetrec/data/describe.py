@@ -46,7 +46,7 @@ class Cardinality:
 
     @property
     def is_exact(self) -> bool:
-        """Tell whether the count is no estimate."""
+        """Return whether the count is exact."""
         return self._exact is not None
 
     @property
@@ -62,7 +62,7 @@ class Cardinality:
 
 @dataclasses.dataclass(kw_only=True)
 class FeatureStats:
-    """The figures of one feature; lengths and ids of a sparse one, values of a dense one."""
+    """Statistics of one feature: lengths and ids of a sparse one, values of a dense one."""
 
     name: str
     kind: str
@@ -105,14 +105,14 @@ class FeatureStats:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataStats:
-    """The figures of a data set."""
+    """Statistics of a data set."""
 
     num_samples: int
     features: tuple[FeatureStats, ...]
 
 
 def describe(batches: Iterable[Batch], *, inputs: Inputs, report: SlotReport) -> DataStats:
-    """Read all batches and return their figures; ``report`` knows which features were missing."""
+    """Return statistics of all batches; ``report`` counts which features were missing."""
     sparse = [FeatureStats(name=name, kind="sparse") for name in inputs.sparse]
     dense = [FeatureStats(name=name, kind="dense") for name in inputs.dense]
     num_samples = 0

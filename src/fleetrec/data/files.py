@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from fleetrec.core import storage
 from fleetrec.core.errors import DataError
+from fleetrec.core.remote_files import file_system
 
 T = TypeVar("T")
 
@@ -68,19 +69,6 @@ def storage_errors(path: str, *, doing: str) -> Iterator[None]:
         raise DataError(f"{path}: cannot be {doing}: {reason}") from error
 
 
-def read_lines(path: str) -> list[str]:
-    """Return the lines of a small text file, local or behind a URL."""
-    file = DataFile(path=path, name=path, num_bytes=0)
-    with storage_errors(path, doing="read"), file.open() as stream:
-        content = stream.read()
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: expected text in UTF-8: {error}") from error
-    lines = text.split("\n")
-    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
-
-
 def list_files(data_path: str) -> tuple[DataFile, ...]:
     """Return the files of a folder, a file, a glob pattern or a URL, sorted by path.
 
@@ -119,7 +107,7 @@ def fingerprint(files: Sequence[DataFile]) -> str:
 
 def _remote_files(url: str) -> tuple[DataFile, ...]:
     with storage_errors(url, doing="listed"):
-        system, path = storage.file_system(url)
+        system, path = file_system(url)
         has_pattern = any(mark in path for mark in "*?[")
         found = system.glob(path, detail=True) if has_pattern else system.find(path, detail=True)
     root = PurePosixPath(path).parent if len(found) == 1 or has_pattern else PurePosixPath(path)

@@ -1,4 +1,4 @@
-"""Batches of a data set, epoch by epoch, made ready ahead of the training loop."""
+"""Batches of a data set, epoch by epoch, prepared ahead of the training loop."""
 
 import contextlib
 import dataclasses
@@ -26,6 +26,7 @@ from fleetrec.data.prefetch import (
 )
 from fleetrec.data.slot_report import SlotReport
 from fleetrec.data.source import FileSlice, Source, build_source
+from fleetrec.data.stage import NoStage, Stage, stage_rng
 from fleetrec.data.stream import RawBatch, portion, raw_batches
 from fleetrec.data.windows import Windows
 
@@ -36,18 +37,19 @@ NUM_FAULTS_SHOWN = 10
 
 
 class Loader:
-    """Reads the files of a data set, or one worker's share of them.
+    """Reads the files of a data set, or one worker's shard of them.
 
-    They are those of its paths, unless the caller has a list of his own. Samples in memory are
-    shuffled for every epoch, unless it is the caller who sees to their order.
+    ``files`` replaces the files of the paths in the options. Samples in memory are shuffled for
+    every epoch, unless ``shuffle`` is False: then the caller orders them. ``stage`` adds further
+    sides to the batches.
 
     Without a ``thread_num``, rows are decoded between the steps, text by all threads that compute:
-    they work together in each part of a step, and a thread that decoded ahead would take a
-    processor from them and let all the others wait. Where another device computes
+    these work together in each part of a step, and a thread that decoded ahead would take a
+    processor from one of them while all the others wait for it. If another device computes
     (``decode_ahead``), one thread decodes ahead.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what is read, by whom, and what is made of it)
         self,
         options: DatasetOptions,
         *,
@@ -56,9 +58,12 @@ class Loader:
         files: Sequence[DataFile] | None = None,
         shuffle: bool = True,
         decode_ahead: bool = False,
+        stage: Stage | None = None,
     ) -> None:
         self._options = options
         self._seed = seed
+        self._stage = stage or NoStage()
+        self._shard = shard
         if files is None:
             paths = (options.data_path, *options.more_paths)
             files = [file for path in paths for file in list_files(path)]
@@ -81,9 +86,8 @@ class Loader:
         if self._decodes_between_steps:
             source.num_threads = torch.get_num_threads()
         self._slices = plan_slices(self.files, source, shard)
-        self._num_together = options.batch_size * (shard.count if shard.by == "batch" else 1)
-        # Rows of a batch are shared out before they are understood, unless it takes all of them to
-        # know the samples.
+        self._rows_per_step = options.batch_size * (shard.count if shard.by == "batch" else 1)
+        # A batch is cut into portions before decoding, unless its samples are known only after it.
         needs_all = shard.by == "batch" and (
             self._decoder.changes_row_count
             or options.shuffle_rows > 0
@@ -99,10 +103,10 @@ class Loader:
 
     @property
     def inputs(self) -> Inputs:
-        """Return the features that the batches hold; the weight of a sample is none of them."""
+        """Return the features of the batches, without the weight of the samples."""
         inputs = self._decoder.source.inputs
         dense = {n: shape for n, shape in inputs.dense.items() if n != self._options.sample_weight}
-        return dataclasses.replace(inputs, dense=dense)
+        return dataclasses.replace(inputs, dense=dense, sides=dict(self._stage.inputs))
 
     @contextlib.contextmanager
     def epoch(
@@ -125,6 +129,8 @@ class Loader:
                     decoded = stack.enter_context(ahead)
             if self._shard_of_samples.count > 1:
                 decoded = map(self._portion, decoded)
+            if not isinstance(self._stage, NoStage):
+                decoded = stack.enter_context(self._staged(decoded, epoch))
             if event_time is None:
                 event_time = event_time_of(epoch)
             yield self._batches(decoded, event_time=event_time)
@@ -147,7 +153,11 @@ class Loader:
             return self._round_robin(slices, epoch, start=start)
         decode = functools.partial(self._decoder, epoch=epoch)
         raw = _own_rows(
-            source, slices, num_together=self._num_together, shard=self._shard_of_rows, start=start
+            source,
+            slices,
+            rows_per_step=self._rows_per_step,
+            shard=self._shard_of_rows,
+            start=start,
         )
         if self._decodes_between_steps:
             return map_on_demand(decode, raw)
@@ -162,7 +172,7 @@ class Loader:
     def _round_robin(
         self, slices: Sequence[FileSlice], epoch: int, *, start: Cursor
     ) -> Iterator[Iterator[Decoded]]:
-        """Let every reader have files of its own; their batches come in turns, so in one order."""
+        """Read files with several readers and take their batches in turn, so the order is fixed."""
         num_readers = max(1, min(self._options.thread_num or 1, len(slices)))
         if start.readers and len(start.readers) != num_readers:
             raise DataError(
@@ -177,7 +187,7 @@ class Loader:
                     _read_and_decode,
                     self._decoder,
                     slices[i::num_readers],
-                    batch_size=self._num_together,
+                    batch_size=self._rows_per_step,
                     epoch=epoch,
                     start=cursor,
                 )
@@ -196,7 +206,7 @@ class Loader:
         self, decoded: Iterator[Decoded], epoch: int, *, start: Cursor
     ) -> Generator[Decoded]:
         windows = Windows(
-            batch_size=self._num_together,
+            batch_size=self._rows_per_step,
             num_rows=self._options.shuffle_rows,
             seed=self._seed,
             epoch=epoch,
@@ -207,7 +217,24 @@ class Loader:
         memory = self.load_into_memory()
         if self._shuffle:
             memory.shuffle(seed=self._seed, epoch=epoch)
-        return memory.batches(batch_size=self._num_together, start=start)
+        return memory.batches(batch_size=self._rows_per_step, start=start)
+
+    def _staged(
+        self, decoded: Iterator[Decoded], epoch: int
+    ) -> contextlib.AbstractContextManager[Iterator[Decoded]]:
+        """Run the stage over final batches, ahead of the training loop if decoding is."""
+        work = functools.partial(self._run_stage, epoch=epoch)
+        if self._decodes_between_steps:
+            return contextlib.nullcontext(map(work, decoded))
+        num_threads = self._options.thread_num or 1
+        items = (item for item in decoded)
+        return map_ahead(work, items, num_threads=num_threads, in_processes=False)
+
+    def _run_stage(self, decoded: Decoded, *, epoch: int) -> Decoded:
+        if not decoded.block.num_samples:
+            return decoded
+        rng = stage_rng(decoded, seed=self._seed, epoch=epoch, shard=self._shard)
+        return dataclasses.replace(decoded, block=self._stage(decoded.block, rng))
 
     def _portion(self, decoded: Decoded) -> Decoded:
         shard = self._shard_of_samples
@@ -229,18 +256,19 @@ class Loader:
                 ids=item.block.ids,
                 weights_B=None if weight is None else dense.pop(weight).flatten(),
                 dense=dense,
+                other_sides=item.block.sides,
                 cursor=item.end,
                 progress=item.progress,
                 event_time=event_time,
             )
 
     def _count_bad_rows(self, decoded: Decoded) -> Decoded:
-        """Count features and bad rows; a run with too many of those ends."""
+        """Count features and bad rows; raise if there are too many bad rows."""
         self.report.add(decoded.block.counts)
         for fault in decoded.faults:
             self._num_bad_rows += 1
             if self._num_bad_rows <= NUM_FAULTS_SHOWN:
-                logger.warning("passed over: %s", fault)
+                logger.warning("skipped: %s", fault)
             limit = self._options.bad_rows.limit
             if self._num_bad_rows > limit:
                 raise DataError(f"more than {limit} bad rows (max_bad_rows); the last: {fault}")
@@ -251,17 +279,17 @@ def _own_rows(
     source: Source,
     slices: Sequence[FileSlice],
     *,
-    num_together: int,
+    rows_per_step: int,
     shard: DataShard,
     start: Cursor,
 ) -> Generator[RawBatch]:
-    """Yield this worker's portion of every batch of ``num_together`` rows, if it has one."""
-    raw = raw_batches(source, slices, batch_size=num_together, start=start)
+    """Yield this worker's portion of every batch of ``rows_per_step`` rows, if it has one."""
+    raw = raw_batches(source, slices, batch_size=rows_per_step, start=start)
     if shard.count == 1:
         yield from raw
         return
-    for together in raw:
-        own = portion(together, index=shard.index, count=shard.count)
+    for whole in raw:
+        own = portion(whole, index=shard.index, count=shard.count)
         if own.chunks:
             yield own
 
@@ -274,7 +302,7 @@ def _read_and_decode(
 
 
 def _take_turns(readers: Sequence[Iterator[Decoded]], start: Cursor) -> Iterator[Decoded]:
-    """Yield a batch of each reader in turn, passing over those that have no more."""
+    """Yield a batch of each reader in turn, skipping those that have no more."""
     cursor, progress = start, [0.0] * len(readers)
     waiting = list(range(len(readers)))
     while waiting:

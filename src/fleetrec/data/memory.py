@@ -33,7 +33,7 @@ class MemoryRows:
 
     @classmethod
     def gather(cls, decoded: Iterable[Decoded], *, inputs: Inputs) -> Self:
-        """Keep all that is read."""
+        """Collect all samples."""
         return cls([item.block for item in decoded], inputs=inputs)
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class MemoryRows:
         self._order = np.random.default_rng([seed, epoch]).permutation(len(self._order))
 
     def shuffle_globally(self, exchange: Exchange, *, seed: int, epoch: int) -> None:
-        """Deal all samples of all workers anew, then shuffle; every worker calls this."""
+        """Redistribute the samples of all workers at random, then shuffle; collective."""
         rng = np.random.default_rng([seed, epoch, exchange.index])
         target = rng.integers(0, exchange.count, len(self._order))
         blocks = [self._select(np.flatnonzero(target == i)) for i in range(exchange.count)]
@@ -59,7 +59,7 @@ class MemoryRows:
         self.shuffle(seed=seed, epoch=epoch)
 
     def release(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._blocks, self._order = [], np.arange(0)
 
     def batches(self, *, batch_size: int, start: Cursor) -> Iterator[Decoded]:

@@ -24,7 +24,7 @@ class LineParser(Protocol):
 
 
 class ParsedLines:
-    """The half of a source that a native parser of lines makes the same for every such format."""
+    """What all sources with a native parser of lines have in common."""
 
     options: DatasetOptions
     num_threads: int

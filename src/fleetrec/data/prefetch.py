@@ -1,4 +1,4 @@
-"""Work ahead of the training loop, in threads or processes that stop when they are told."""
+"""Work ahead of the training loop, in threads or processes that can be stopped."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ QUEUED_PER_THREAD = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _End:
-    """The last thing in the queue: there is no more, well or not."""
+    """The last item of the queue, with the error if there was one."""
 
     error: BaseException | None = None
 
@@ -39,7 +39,7 @@ class Background(Generic[Out]):
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        while self._thread.is_alive():  # it may be waiting for room in the queue
+        while self._thread.is_alive():  # it may be waiting for space in the queue
             with contextlib.suppress(queue.Empty):
                 self._queue.get(timeout=0.01)
         self._thread.join()
@@ -50,7 +50,7 @@ class Background(Generic[Out]):
 
     def __next__(self) -> Out:
         if self._stopping.is_set():
-            raise RuntimeError("the epoch has been left; read its batches inside the block")
+            raise RuntimeError("the epoch is closed; read its batches inside the with block")
         item = self._queue.get()
         if isinstance(item, _End):
             self._queue.put(item)
@@ -74,7 +74,7 @@ class Background(Generic[Out]):
 class BackgroundProcess(Generic[Out]):
     """Runs a generator in a process of its own, a few items ahead of its reader.
 
-    ``make`` and the items travel between processes.
+    ``make`` and the items are pickled.
     """
 
     def __init__(self, make: Callable[[], Generator[Out]], *, num_ahead: int) -> None:
@@ -129,7 +129,7 @@ def map_ahead(
     num_threads: int,
     in_processes: bool,
 ) -> Iterator[Iterator[Out]]:
-    """Give the results of ``work`` in order, made by several threads or processes."""
+    """Yield an iterator of ``work(item)`` in order, computed by several threads or processes."""
     with contextlib.ExitStack() as stack:
         pool = _pool(num_threads, in_processes=in_processes)
         stack.callback(pool.shutdown, cancel_futures=True)
@@ -141,7 +141,7 @@ def map_ahead(
 
 @contextlib.contextmanager
 def map_on_demand(work: Callable[[In], Out], items: Generator[In]) -> Iterator[Iterator[Out]]:
-    """Give the results of ``work`` in order, made when they are asked for; items come ahead."""
+    """Yield an iterator of ``work(item)``, computed on request; items are read ahead."""
     with Background(items, num_ahead=QUEUED_PER_THREAD, name="read") as ahead:
         yield map(work, ahead)
 

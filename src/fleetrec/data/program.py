@@ -1,4 +1,4 @@
-"""A user's program that turns the bytes of a file into text, run so that nothing is left behind."""
+"""Run a user's program that turns the bytes of a file into text, and clean up after it."""
 
 import contextlib
 import os
@@ -101,13 +101,13 @@ class Program:
                     self._num_fed = raw.tell()
         except DataError as error:
             self._failure = error
-            self._signal(signal.SIGTERM)  # what it makes of half a file is worth nothing
+            self._signal(signal.SIGTERM)  # its output for half a file is useless
         finally:
             with contextlib.suppress(BrokenPipeError):
                 stdin.close()
 
     def _stop(self) -> None:
-        """End all processes of the group, politely first, and collect the first one."""
+        """Stop all processes of the group, SIGTERM first, and reap the first one."""
         if self._process.returncode is not None:
             return
         if not self._wait(0):
@@ -117,7 +117,7 @@ class Program:
         self._process.wait()
 
     def _wait(self, timeout_s: float) -> bool:
-        """Tell whether the first process ends in time; it keeps its number, which the group has."""
+        """Return whether the first process exits in time; not reaped, it keeps the group's id."""
         until = time.monotonic() + timeout_s
         options = os.WEXITED | os.WNOWAIT | os.WNOHANG
         while os.waitid(os.P_PID, self._process.pid, options) is None:

@@ -1,4 +1,4 @@
-"""Samples that Python code made, as dicts or lists, to blocks."""
+"""From samples made by Python code, dicts or lists, to blocks."""
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,8 @@ import torch
 from fleetrec.config.job import DatasetOptions, DenseSlot
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.data.block import Block, SlotCounts
-from fleetrec.data.ids import Ids, text_ids
+from fleetrec.features.id_rule import text_ids
+from fleetrec.features.values import Ids
 
 Named = Mapping[str, Any]
 SHOWN_CHARACTERS = 80
@@ -20,7 +21,7 @@ _MIN_ID, _MAX_ID = -(2**63), 2**64 - 1
 
 
 class BadSampleError(ValueError):
-    """A sample that does not fit; ``sample`` is its number among those given."""
+    """A sample that does not fit; ``sample`` is its index in the call."""
 
     def __init__(self, message: str, *, sample: int) -> None:
         super().__init__(message)
@@ -49,7 +50,7 @@ def to_named(sample: Any, order: Sequence[str]) -> Named:
 def derived_options(options: DatasetOptions, sample: Any) -> DatasetOptions:
     """Return options that declare the features of a sample: whole numbers and text are ids.
 
-    Features without names are called by their place: 0, 1 and so on.
+    Features without names are numbered: 0, 1 and so on.
     """
     if not isinstance(sample, Mapping):
         sample = list(sample)
@@ -73,7 +74,7 @@ def build_block(samples: Sequence[Named], options: DatasetOptions) -> Block:
         return _build(samples, options)
     except BadSampleError as error:
         first = error
-    # Columns are looked at one by one: an earlier sample may be bad in a later column.
+    # Columns are parsed one by one, so an earlier sample may be bad in a later column.
     while first.sample:
         try:
             _build(samples[: first.sample], options)
@@ -85,7 +86,7 @@ def build_block(samples: Sequence[Named], options: DatasetOptions) -> Block:
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message, cut where it is long."""
+    """Return a value for a message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
@@ -139,7 +140,7 @@ def _is_pair(item: Any) -> bool:
 
 
 def _as_list(value: Any) -> Sequence[Any]:
-    """Return the values of a feature, which may be given as a list, an array, or one alone."""
+    """Return the values of a feature, which may be a list, an array or a single value."""
     if value is None:
         return ()
     if hasattr(value, "tolist"):  # arrays and tensors

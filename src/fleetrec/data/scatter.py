@@ -1,4 +1,4 @@
-"""Numbers that look random and are not: pure functions of what goes in."""
+"""Hashes of numbers."""
 
 import numpy as np
 import numpy.typing as npt

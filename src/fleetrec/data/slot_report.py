@@ -9,14 +9,14 @@ import numpy.typing as npt
 from fleetrec.config.job import DatasetOptions
 from fleetrec.data.block import SlotCounts
 
-# Slots are judged after so many samples, and again at the end of the data.
+# The first report is after this many samples, the second at the end of the data.
 FIRST_REPORT_SAMPLES = 10_000
-# Files with ids in the place of slots must not fill the memory.
+# A limit, because a file with ids instead of slots would fill the memory.
 MAX_UNDECLARED = 1000
 
 
 class SlotReport:
-    """Counts which slots occur, because a misspelt slot trains without a word."""
+    """Counts which slots occur, because a misspelt slot would train without a warning."""
 
     def __init__(self, options: DatasetOptions) -> None:
         self._names = (*options.sparse, *(slot.name for slot in options.dense))
@@ -41,12 +41,12 @@ class SlotReport:
         return int(self._seen[self._names.index(name)]) / max(1, self.num_samples)
 
     def is_due(self) -> bool:
-        """Tell once that enough was read for a first judgement."""
+        """Return True once, when enough samples were read for a first report."""
         was_early, self._is_early = self._is_early, self.num_samples < FIRST_REPORT_SAMPLES
         return was_early and not self._is_early
 
     def take_warnings(self, labels: Sequence[str] = ()) -> list[str]:
-        """Say what does not fit, in whole sentences, and each thing once."""
+        """Return new warnings; each one is returned once."""
         if not self.num_samples:
             return []
         counts = zip(self._names, self._seen.tolist(), strict=True)

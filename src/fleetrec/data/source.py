@@ -1,7 +1,7 @@
 """What a format is: how rows are read from a file, and how rows become samples.
 
 To add one, write ``data/sources/<name>.py`` with ``class X(Source, name="<name>")``. Reading and
-understanding are apart because one thread reads a file in order while several understand.
+decoding are separate because one thread reads a file in order while several decode.
 """
 
 import dataclasses
@@ -24,10 +24,11 @@ DEFAULT = "slot_text"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileSlice:
-    """A file, or some rows of it: one worker's share where files are fewer than workers.
+    """A file, or some rows of it if there are fewer files than workers.
 
-    ``begin`` and ``end`` are places as the format counts (``Source.cut``). Where a format cannot
-    begin in the middle, workers take turns: this one has stretch ``turn`` of every ``num_turns``.
+    ``begin`` and ``end`` are positions in the unit of the format (``Source.cut``). If a format
+    cannot be read from the middle, workers take turns: this one has part ``turn`` of every
+    ``num_turns``.
     """
 
     file: DataFile
@@ -35,18 +36,18 @@ class FileSlice:
     end: int | None = None
     turn: int = 0
     num_turns: int = 1
-    num_bytes: int = 0  # about how much of the file it is
+    num_bytes: int = 0  # approximate size in the file
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RowChunk(ABC):
-    """Rows of one slice as they were read, not yet understood."""
+    """Rows of one slice as they were read, not decoded yet."""
 
     file_slice: FileSlice
-    first_row: int  # counted from the beginning of the slice
-    end: int  # where reading goes on behind it, as the format counts
-    fraction: float  # of the slice that is read when this chunk is
-    is_whole_batch: bool = False  # a batch ends behind it, whatever its size
+    first_row: int  # index within the slice
+    end: int  # the position behind it, in the unit of the format
+    fraction: float  # of the slice, up to the end of this chunk
+    is_whole_batch: bool = False  # the chunk is a batch of its own, whatever its size
 
     @property
     @abstractmethod
@@ -59,9 +60,9 @@ class RowChunk(ABC):
 
 
 class BadRowError(DataError):
-    """A row that cannot be understood; the message names file and line.
+    """A row that cannot be decoded; the message names file and line.
 
-    ``row`` counts through all chunks that were decoded together.
+    ``row`` is its index over all chunks of the call.
     """
 
     def __init__(self, message: str, *, row: int) -> None:
@@ -69,23 +70,23 @@ class BadRowError(DataError):
         self.row = row
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Come back whole from another process."""
+        """Keep ``row`` when the error is pickled."""
         return functools.partial(BadRowError, row=self.row), (str(self),)
 
 
 class Source(ABC):
-    """One format. Instances are shared by threads: they hold nothing but what was declared."""
+    """One format. Instances are shared by threads, so they hold options only."""
 
     family: ClassVar[dict[str, type["Source"]]] = {}
     name: ClassVar[str]
-    suffixes: ClassVar[tuple[str, ...]] = ()  # of files that are read so unless the job says else
-    # Understanding, or reading itself, holds the GIL: several do it in processes, not threads.
+    suffixes: ClassVar[tuple[str, ...]] = ()  # of files that have this format by default
+    # Decoding, or reading, holds the GIL, so that several run in processes instead of threads.
     decodes_in_python: bool = False
     reads_in_python: bool = False
-    applies_id_rules: bool = False  # to values, before missing ones are padded
-    takes_text_table: bool = False  # knows separators, quotes and columns
+    applies_id_rules: bool = False  # itself, before missing values are padded
+    takes_text_table: bool = False  # has separators, quotes and columns
     rows_map_to_many_samples: bool = False  # a row may give no sample, or several
-    num_threads: int = 1  # that one call of ``decode`` may use, if it knows how
+    num_threads: int = 1  # that one call of ``decode`` may use
 
     def __init_subclass__(cls, *, name: str) -> None:
         super().__init_subclass__()
@@ -99,16 +100,16 @@ class Source(ABC):
 
     @property
     def inputs(self) -> Inputs:
-        """Return what the blocks hold."""
+        """Return the features of the blocks."""
         dense = {slot.name: slot.shape for slot in self.options.dense}
         return Inputs(sparse=self.options.sparse, dense=dense)
 
     @abstractmethod
     def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[RowChunk]:
-        """Yield the rows of a slice from a place on: its ``begin``, or the ``end`` of a chunk.
+        """Yield the rows of a slice from ``offset`` on: its ``begin``, or the ``end`` of a chunk.
 
-        ``row`` is the number of that place within the slice. Chunks hold some
-        megabytes. Raises DataError where the file cannot be read.
+        ``row`` is the index of the first row within the slice. Chunks hold some megabytes. Raises
+        DataError if the file cannot be read.
         """
 
     @abstractmethod
@@ -119,9 +120,10 @@ class Source(ABC):
         """
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
-        """Return the first row behind a fraction of a file, as a place; None: it has no such place.
+        """Return the position of the first row behind a fraction of a file.
 
-        A cut at 0 is 0. Two workers that ask for the same fraction get the same place.
+        None if the format can only be read from the beginning. A cut at 0 is 0, and the same
+        fraction always gives the same position.
         """
         del file, fraction
         return None
@@ -133,7 +135,7 @@ def source_names() -> list[str]:
 
 
 def build_source(options: DatasetOptions, files: Sequence[DataFile]) -> Source:
-    """Return the format that the job names, or else the one that the files' suffix tells."""
+    """Return the format that the job names, else the one of the files' suffix."""
     name = options.format or _by_suffix(files)
     if name not in source_names():
         raise DataError(f"no format is called {name!r}; known: {', '.join(source_names())}")

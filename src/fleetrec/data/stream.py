@@ -1,4 +1,4 @@
-"""Rows of files in order, cut into batches, not yet understood."""
+"""Rows of files in order, cut into batches, not decoded yet."""
 
 import dataclasses
 from collections.abc import Generator, Iterator, Sequence
@@ -7,7 +7,7 @@ from fleetrec.core.cursor import Cursor
 from fleetrec.core.partition import contiguous_block
 from fleetrec.data.source import FileSlice, RowChunk, Source
 
-# Where workers take turns in a file that cannot be cut, a turn has so many rows.
+# Rows per turn, if workers take turns in a file that cannot be cut.
 TURN_ROWS = 256
 
 
@@ -26,7 +26,7 @@ def raw_batches(
 ) -> Generator[RawBatch]:
     """Yield batches of ``batch_size`` rows from ``start`` on; the last one may be smaller.
 
-    Batches that a source made itself (``RowChunk.is_whole_batch``) stay as they are.
+    Batches that a source makes itself (``RowChunk.is_whole_batch``) stay as they are.
     """
     total_bytes = max(1, sum(file_slice.num_bytes for file_slice in slices))
     done_bytes = sum(file_slice.num_bytes for file_slice in slices[: start.file])
@@ -56,7 +56,7 @@ def raw_batches(
 
 
 def portion(raw: RawBatch, *, index: int, count: int) -> RawBatch:
-    """Return one of ``count`` equal portions of the rows; it begins and ends where all do."""
+    """Return one of ``count`` equal portions of the rows; the cursors stay."""
     own = contiguous_block(sum(chunk.num_rows for chunk in raw.chunks), index, count)
     chunks: list[RowChunk] = []
     first = 0
@@ -103,7 +103,7 @@ class _PartialBatch:
 
 
 def _own_rows(file_slice: FileSlice, chunks: Iterator[RowChunk]) -> Iterator[RowChunk]:
-    """Leave out the rows that are other workers' turns."""
+    """Skip the rows of other workers' turns."""
     if file_slice.num_turns == 1:
         yield from chunks
         return

@@ -1,4 +1,4 @@
-"""What the formats libsvm and libffm share: a label, then ids with weights."""
+"""What libsvm and libffm have in common: a label, then ids with weights."""
 
 from fleetrec._native import SvmParser
 from fleetrec.config.job import DatasetOptions

@@ -1,4 +1,4 @@
-"""Text files as chunks of whole lines, without looking into the lines."""
+"""Text files as chunks of whole lines."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ class TextChunk(RowChunk):
     _num_lines: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy the text for another process: views cannot travel."""
+        """Copy the text for another process: views cannot be pickled."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["text"] = bytes(self.text)
         return functools.partial(_from_copy, type(self), fields), ()
@@ -164,7 +164,7 @@ def _read_buffers(file_slice: FileSlice, *, offset: int) -> Iterator[tuple[bytes
 def _whole_lines(
     file_slice: FileSlice, buffers: Iterator[tuple[bytes, int]]
 ) -> Iterator[tuple[memoryview, int]]:
-    """Yield buffers without their cut lines, uncopied, and those lines by themselves."""
+    """Yield buffers without their cut lines, uncopied, and each cut line by itself."""
     rest = b""
     for buffer, num_read in buffers:
         end = buffer.rfind(b"\n") + 1

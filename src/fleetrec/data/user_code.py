@@ -1,4 +1,4 @@
-"""Loads a reader of the user's own, and says where in it something went wrong."""
+"""Load a user's reader, and report where in it an error occurred."""
 
 import contextlib
 import functools
@@ -17,7 +17,7 @@ from fleetrec.config.job import ReaderOptions
 from fleetrec.core.errors import DataError
 from fleetrec.reader import ReaderBase, find_setting
 
-_LOCK = threading.RLock()  # what is imported meanwhile is seen by all threads
+_LOCK = threading.RLock()  # imports are global to all threads
 
 
 def load_reader(options: ReaderOptions) -> Any:
@@ -50,7 +50,7 @@ def explain(error: BaseException, path: Path) -> str:
 
 
 def has_own(reader: Any, method: str) -> bool:
-    """Tell whether a reader has a method that is not merely the base's."""
+    """Return whether a reader overrides a method of the base class."""
     found = getattr(type(reader), method, None)
     return found is not None and found is not getattr(ReaderBase, method, None)
 
@@ -147,7 +147,7 @@ def _replaced(modules: Mapping[str, ModuleType]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _files_beside(folder: Path) -> Iterator[None]:
-    """Let files of a folder be imported, then forget them: other folders have the same names."""
+    """Make the files of a folder importable, and unload them afterwards."""
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()

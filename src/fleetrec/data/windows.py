@@ -1,4 +1,4 @@
-"""Samples shuffled within windows and cut anew into full batches."""
+"""Shuffle samples within windows and cut them into full batches."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class _Window:
     blocks: list[Block]
     order: npt.NDArray[np.int64]
     progress: float
-    noticed: tuple[Decoded, ...]  # not yet passed on
+    noticed: tuple[Decoded, ...]  # their counts and faults go with the next batch
     taken: int = 0
 
     @property
@@ -32,8 +32,8 @@ class _Window:
 class Windows:
     """Delivers batches of ``batch_size`` samples out of windows of ``num_rows`` or a few more.
 
-    The order within a window is a pure function of ``seed``, ``epoch`` and the place where the
-    window begins, so reading can go on from the middle of one.
+    The order within a window is a pure function of ``seed``, ``epoch`` and the position where
+    the window begins, so reading can be resumed in the middle of one.
     """
 
     batch_size: int
@@ -85,7 +85,7 @@ class Windows:
         )
 
     def _batch(self, waiting: list[_Window], num_rows: int, *, samples: int) -> Decoded:
-        """Take samples from the front; windows that are used up go."""
+        """Take samples from the first windows and drop windows that are empty."""
         begin = _cursor(waiting[0], samples - num_rows)
         blocks: list[Block] = []
         rows: list[npt.NDArray[np.int64]] = []
@@ -118,7 +118,7 @@ class Windows:
 
 
 def _cursor(window: _Window, samples: int) -> Cursor:
-    """Return the place behind what was taken of a window."""
+    """Return the position behind the samples that were taken from a window."""
     if window.num_left:
         return dataclasses.replace(window.begin, samples=samples, skip=window.taken)
     return dataclasses.replace(window.end, samples=samples)

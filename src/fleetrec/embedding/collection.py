@@ -1,6 +1,7 @@
-"""What a model says about its embeddings: which feature is looked up where, pooled or not."""
+"""The embeddings of a model: which feature is looked up in which table, pooled or not."""
 
-# Shape suffixes: B samples, F features, L longest list, D width of a row, E all widths together.
+# Shape suffixes: B rows of a side (samples), F features, L longest list, D width of a row, E all
+# widths together.
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fleetrec.core.batch import Batch
+from fleetrec.core.batch import SAMPLE, Batch
 from fleetrec.embedding.table import TableConfig
 
 Combiner = Literal["sum", "mean", "sqrtn", "none"]
@@ -21,8 +22,9 @@ class EmbeddedFeature:
     """A feature that is looked up in a table; features may share a table.
 
     The rows of a list are pooled into one vector, or with the combiner ``none`` stay apart as a
-    sequence; of a list longer than ``max_length`` the last ids count. ``name`` is what the model
-    calls the vectors: the feature, unless the same one is pooled twice or is two sequences.
+    sequence; of a list longer than ``max_length`` the last ids count. ``side`` is the side of the
+    batch that has the feature. ``name`` is what the model calls the vectors: the feature, unless
+    the same one is pooled twice, is two sequences, or comes on two sides.
     """
 
     feature: str
@@ -30,6 +32,7 @@ class EmbeddedFeature:
     combiner: Combiner = "sum"
     max_length: int | None = None
     name: str = ""
+    side: str = SAMPLE
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -61,16 +64,17 @@ class EmbeddedFeature:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LookupGroup:
-    """The features of one width, which are looked up and moved together."""
+    """The features of one side and width, which are looked up together."""
 
     dim: int
     optimizer_group: int
+    side: str
     pooled: tuple[EmbeddedFeature, ...]
     sequences: tuple[EmbeddedFeature, ...]
 
     @property
     def features(self) -> tuple[EmbeddedFeature, ...]:
-        """All of them, those that are pooled first."""
+        """All features, pooled ones first."""
         return (*self.pooled, *self.sequences)
 
     @property
@@ -81,7 +85,7 @@ class LookupGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Where a pooled vector, or some side by side, stand in the matrix of their group."""
+    """The columns of one or several pooled vectors in the matrix of their group."""
 
     group: str
     begin: int
@@ -111,49 +115,47 @@ class EmbeddingCollection(nn.Module):
         self.pooled = _by_name([f for f in self.features if f.is_pooled], "pooled")
         self.sequences = _by_name([f for f in self.features if not f.is_pooled], "a sequence")
         kinds = dict.fromkeys(self._kind_of(feature) for feature in self.features)
-        self.groups = {
-            f"embedded_{dim}" + (f"_{optimizer_group}" if optimizer_group else ""): self._group(
-                dim, optimizer_group
-            )
-            for dim, optimizer_group in kinds
-        }
+        self.groups = {_group_key(*kind): self._group(*kind) for kind in kinds}
         self.columns = {
             feature.name: Columns(group=key, begin=place * group.dim, end=(place + 1) * group.dim)
             for key, group in self.groups.items()
             for place, feature in enumerate(group.pooled)
         }
 
-    def _group(self, dim: int, optimizer_group: int) -> LookupGroup:
-        mine = [
-            feature for feature in self.features if self._kind_of(feature) == (dim, optimizer_group)
-        ]
+    def _group(self, dim: int, optimizer_group: int, side: str) -> LookupGroup:
+        kind = (dim, optimizer_group, side)
+        mine = [feature for feature in self.features if self._kind_of(feature) == kind]
         owns = [self.tables[feature.table].own_optimizer for feature in mine]
         if len({None if own is None else own.lr for own in owns}) > 1:
             raise ValueError(
-                "tables of one width move at one rate; set another optimizer_group for the others"
+                "tables of one width need one learning rate; set another optimizer_group for others"
             )
         return LookupGroup(
             dim=dim,
             optimizer_group=optimizer_group,
+            side=side,
             pooled=tuple(feature for feature in mine if feature.is_pooled),
             sequences=tuple(feature for feature in mine if not feature.is_pooled),
         )
 
-    def _kind_of(self, feature: EmbeddedFeature) -> tuple[int, int]:
+    def _kind_of(self, feature: EmbeddedFeature) -> tuple[int, int, str]:
         table = self.tables[feature.table]
-        return (table.dim, table.optimizer_group)
+        return (table.dim, table.optimizer_group, feature.side)
 
     @property
     def out_dim(self) -> int:
         """Return the width of all pooled vectors of a sample together."""
-        return sum(group.width for group in self.groups.values())
+        return sum(group.width for group in self.groups.values() if group.side == SAMPLE)
 
     def dim_of(self, feature: EmbeddedFeature) -> int:
         """Return the width of the rows of a feature."""
         return self.tables[feature.table].dim
 
     def zeros(self, num_samples: int, *, max_length: int) -> dict[str, Tensor]:
-        """Return an example of ``Batch.embedded``, with lists of up to ``max_length`` ids."""
+        """Return an example of ``Batch.embedded``, with lists of up to ``max_length`` ids.
+
+        All sides have ``num_samples`` rows.
+        """
         inputs: dict[str, Tensor] = {}
         for key, group in self.groups.items():
             if group.pooled:
@@ -183,7 +185,7 @@ class Sequence:
 
     @property
     def mask_BL(self) -> Tensor:
-        """Tell where there is an id."""
+        """Return a mask of the ids."""
         places_L = torch.arange(self.x_BLD.shape[1], device=self.x_BLD.device)
         return places_L < self.lengths_B.unsqueeze(1)
 
@@ -208,15 +210,15 @@ class Embedded:
         )
 
     def cat(self, names: Iterable[str] | None = None) -> Tensor:
-        """Return pooled vectors side by side, x_BE: all of them, or those that are named."""
+        """Return pooled vectors next to each other, x_BE: all of the samples, or those named."""
         parts = self._matrices() if names is None else self._slices(names)
         if not parts:
-            raise ValueError("there are no pooled vectors to put side by side")
+            raise ValueError("there are no pooled vectors to concatenate")
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def stack(self, names: Iterable[str] | None = None) -> Tensor:
-        """Return pooled vectors as x_BFD: all, or those named; they must be equally wide."""
-        chosen = list(self.collection.columns if names is None else names)
+        """Return pooled vectors as x_BFD: all of the samples, or those named, of one width."""
+        chosen = self._sample_names() if names is None else list(names)
         columns = [_named(self.collection.columns, name, "pooled") for name in chosen]
         dims = {place.end - place.begin for place in columns}
         if len(dims) != 1:
@@ -226,24 +228,39 @@ class Embedded:
             )
         return self.cat(chosen).reshape(-1, len(chosen), dims.pop())
 
+    def _sample_names(self) -> list[str]:
+        pooled = self.collection.pooled
+        return [name for name in self.collection.columns if pooled[name].side == SAMPLE]
+
     def _matrices(self) -> list[Tensor]:
-        groups = self.collection.groups
-        return [self.vectors[key] for key, group in groups.items() if group.pooled]
+        groups = self.collection.groups.items()
+        return [self.vectors[key] for key, group in groups if group.pooled and group.side == SAMPLE]
 
     def _slices(self, names: Iterable[str]) -> list[Tensor]:
         """Return views of the named vectors; neighbours share one."""
         runs: list[Columns] = []
+        sides: set[str] = set()
         for name in names:
             place = _named(self.collection.columns, name, "pooled")
+            sides.add(self.collection.groups[place.group].side)
             if runs and (runs[-1].group, runs[-1].end) == (place.group, place.begin):
                 place = dataclasses.replace(place, begin=runs.pop().begin)
             runs.append(place)
+        if len(sides) > 1:
+            raise ValueError(
+                f"expected vectors of one side, got those of {', '.join(sorted(sides))}"
+            )
         return [self._columns(run) for run in runs]
 
     def _columns(self, run: Columns) -> Tensor:
         matrix_BE = self.vectors[run.group]
         is_whole = run.end - run.begin == self.collection.groups[run.group].width
         return matrix_BE if is_whole else matrix_BE[:, run.begin : run.end]
+
+
+def _group_key(dim: int, optimizer_group: int, side: str) -> str:
+    key = f"embedded_{dim}" + (f"_{optimizer_group}" if optimizer_group else "")
+    return key if side == SAMPLE else f"{key}_{side}"
 
 
 def _by_name(features: Iterable[EmbeddedFeature], what: str) -> dict[str, EmbeddedFeature]:

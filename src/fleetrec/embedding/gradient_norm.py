@@ -1,4 +1,4 @@
-"""How large the gradient of rows is, all rows of a batch together."""
+"""The norm of the gradient of all rows of a batch."""
 
 # Shape suffixes: B samples, N ids, L longest list, D width of a row.
 
@@ -7,12 +7,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fleetrec.core.jagged import Jagged, KeyedJagged
+from fleetrec.core.batch import Batch
+from fleetrec.core.jagged import Jagged
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 
 
 def row_gradient_squares(
-    collection: EmbeddingCollection, ids: KeyedJagged, vectors: Mapping[str, Tensor]
+    collection: EmbeddingCollection, batch: Batch, vectors: Mapping[str, Tensor]
 ) -> float:
     """Return the sum of squares over the gradients of all rows, summed per feature and id.
 
@@ -20,6 +21,7 @@ def row_gradient_squares(
     """
     total = 0.0
     for key, group in collection.groups.items():
+        ids = batch.side(group.side).ids
         for place, feature in enumerate(group.pooled):
             grad = vectors[key].grad
             if grad is not None:

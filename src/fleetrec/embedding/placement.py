@@ -1,4 +1,4 @@
-"""Which ranks hold the rows of a table, where there are no servers."""
+"""Which ranks hold the rows of a table in training without servers."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ MAX_REPLICATED_BYTES = 64 << 20  # of weights; larger tables are sharded by ``au
 
 
 def is_replicated(table: TableConfig, placement: Placement) -> bool:
-    """Tell whether every rank holds all rows; else each holds those of its own buckets."""
+    """Return whether every rank holds all rows; else each holds those of its own buckets."""
     if placement != "auto":
         return placement == "replicated"
     if table.num_rows is None:

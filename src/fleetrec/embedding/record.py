@@ -80,7 +80,7 @@ class Chain:
 
     @contextlib.contextmanager
     def local(self) -> Iterator["Chain"]:
-        """Lend the same chain on this machine: native readers need files."""
+        """Yield the same chain on this machine: native readers need files."""
         with contextlib.ExitStack() as stack:
             copies = [str(stack.enter_context(storage.local_copy(url))) for url in self.urls]
             yield dataclasses.replace(self, urls=tuple(copies))

@@ -3,35 +3,18 @@
 # Shape suffixes: N different ids of a batch, M of them with a gradient, D width of a row.
 
 import dataclasses
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from fleetrec._native import BatchLookup
 from fleetrec.core.batch import Batch
-from fleetrec.embedding.collection import EmbeddingCollection
-from fleetrec.embedding.lookup import LookedUp, Lookup, arrays_of
-from fleetrec.embedding.native_store import NativeStore
-
-Array = npt.NDArray[Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class UniqueIds:
-    """The different ids of a batch in one table; how often each occurs, and with a click."""
-
-    ids_N: Array
-    shows_N: Array
-    clicks_N: Array
-
-    def at(self, places: Array) -> "UniqueIds":
-        """Return some of them, in this order."""
-        return UniqueIds(
-            ids_N=self.ids_N[places], shows_N=self.shows_N[places], clicks_N=self.clicks_N[places]
-        )
+from fleetrec.embedding.lookup import LookedUp, Lookup
+from fleetrec.embedding.row_update import Array, merge_grads, merge_ids
+from fleetrec.embedding.row_update import RowUpdate as RowUpdate
+from fleetrec.embedding.row_update import UniqueIds as UniqueIds
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +25,8 @@ class Rows:
     is_there_N: Array
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RowUpdate:
-    """What a batch does to one table: all ids that it saw, the first M of them with a gradient."""
-
-    ids: UniqueIds
-    grads_MD: Array
-
-
 class Fetch(Protocol):
-    """Gets rows from wherever they are."""
+    """Fetches rows from the processes that hold them."""
 
     def __call__(self, listed: Mapping[str, UniqueIds], *, training: bool) -> Mapping[str, Rows]:
         """Return the rows of ids by table; outside of training, missing ones are zeros."""
@@ -75,27 +50,14 @@ class BatchRows(BatchIds):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLookedUp(LookedUp):
-    """Vectors made of rows from elsewhere, and what a push will say about them."""
+    """Vectors made of fetched rows, and the ids that a push will send with their gradients."""
 
     listed: Mapping[str, UniqueIds]
-    rows: Mapping[str, Rows]  # the lookups point into them
+    rows: Mapping[str, Rows]
 
 
 class RemoteLookup(Lookup):
     """Pools rows that are fetched for every batch, and sums gradients for sending them back."""
-
-    def __init__(
-        self,
-        collection: EmbeddingCollection,
-        stores: Mapping[str, NativeStore],
-        *,
-        frozen: Collection[str] = (),
-    ) -> None:
-        super().__init__(collection, stores, frozen=frozen)
-        self._tables = {
-            key: list(dict.fromkeys(feature.table for feature in group.features))
-            for key, group in collection.groups.items()
-        }
 
     def fetch(
         self, batch: Batch, fetch: Fetch, *, training: bool, labels_B: Tensor | None = None
@@ -114,20 +76,39 @@ class RemoteLookup(Lookup):
 
     def list_batch(self, batch: Batch, *, labels_B: Tensor | None = None) -> BatchIds:
         """List the different ids of a batch, whose rows come later."""
-        lookups = self._take(batch.ids)
+        lookups = self._take(batch)
         return BatchIds(lookups=lookups, listed=self._list(lookups, batch, labels_B))
 
     def look_up(self, fetched: BatchRows, *, training: bool) -> RemoteLookedUp:
         """Make vectors of rows that are there."""
+        held: list[tuple[Array, Array]] = []
         for key, lookup in fetched.lookups.items():
-            its = [fetched.rows[table] for table in self._tables[key]]
-            lookup.use([(one.rows_ND, one.is_there_N) for one in its])
+            rows = [
+                self._rows_of(lookup, number, table, fetched)
+                for number, table in enumerate(self._tables[key])
+            ]
+            held += rows
+            lookup.use(rows)
         vectors = self._vectors(fetched.lookups, training=training)
         if not training:
             self._release(fetched.lookups)
         return RemoteLookedUp(
-            vectors=vectors, lookups=fetched.lookups, listed=fetched.listed, rows=fetched.rows
+            vectors=vectors,
+            lookups=fetched.lookups,
+            listed=fetched.listed,
+            rows=fetched.rows,
+            held=tuple(held),
         )
+
+    def _rows_of(
+        self, lookup: BatchLookup, number: int, table: str, fetched: BatchRows
+    ) -> tuple[Array, Array]:
+        """Return the rows of the ids that one lookup listed in a table, in its order."""
+        rows = fetched.rows[table]
+        if table not in self._shared:
+            return rows.rows_ND, rows.is_there_N
+        positions = np.searchsorted(fetched.listed[table].ids_N, lookup.listed(number)[0])
+        return rows.rows_ND[positions], rows.is_there_N[positions]
 
     def list_ids(self, batch: Batch, *, labels_B: Tensor | None = None) -> dict[str, UniqueIds]:
         """Return the different ids of a batch, by table; frozen tables are left out."""
@@ -138,32 +119,27 @@ class RemoteLookup(Lookup):
     @property
     def table_names(self) -> list[str]:
         """Return the names of all tables, in the order in which ids are listed."""
-        return [table for its in self._tables.values() for table in its]
+        return list(dict.fromkeys(table for its in self._tables.values() for table in its))
 
     def _list(
         self, lookups: Mapping[str, BatchLookup], batch: Batch, labels_B: Tensor | None
     ) -> dict[str, UniqueIds]:
-        labels = None if labels_B is None else labels_B.numpy()
-        listed: dict[str, UniqueIds] = {}
+        listed: dict[str, list[UniqueIds]] = {}
         for key, lookup in lookups.items():
-            with self.data_errors(key):
-                lookup.list_ids(*arrays_of(batch.ids), labels=labels)
-            for number, table in enumerate(self._tables[key]):
-                ids_N, shows_N, clicks_N = lookup.listed(number)
-                listed[table] = UniqueIds(ids_N=ids_N, shows_N=shows_N, clicks_N=clicks_N)
-        return listed
+            for table, ids in self._list_group(key, lookup, batch, labels_B).items():
+                listed.setdefault(table, []).append(ids)
+        return {table: merge_ids(parts) for table, parts in listed.items()}
 
     def sum(self, looked_up: RemoteLookedUp) -> dict[str, RowUpdate]:
         """Sum the gradient of the vectors per id, by table; frozen tables are left out."""
-        steps: dict[str, RowUpdate] = {}
-        for key, (lookup, pooled, sequences) in self._gradients(looked_up).items():
-            sums = lookup.sum(pooled, sequences)
-            for table, (ids_M, grads_MD) in zip(self._tables[key], sums, strict=True):
-                if table not in self._frozen:
-                    seen = _gradients_first(looked_up.listed[table], ids_M)
-                    steps[table] = RowUpdate(ids=seen, grads_MD=grads_MD)
+        summed = self._sum_groups(looked_up, looked_up.lookups)
+        updates: dict[str, RowUpdate] = {}
+        for table, parts in summed.items():
+            ids_M, grads_MD = merge_grads(parts)
+            ids = _gradients_first(looked_up.listed[table], ids_M)
+            updates[table] = RowUpdate(ids=ids, grads_MD=grads_MD)
         self._release(looked_up.lookups)
-        return steps
+        return updates
 
 
 def _gradients_first(listed: UniqueIds, ids_M: Array) -> UniqueIds:

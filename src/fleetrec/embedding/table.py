@@ -1,4 +1,4 @@
-"""What a table is, before anybody holds its rows."""
+"""The configuration of a table."""
 
 import dataclasses
 import re
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Initializer:
-    """How a new row looks: a pure function of (seed, table, id), whoever meets the id first."""
+    """The first value of a row: a pure function of (seed, table, id)."""
 
     kind: Literal["constant", "uniform", "normal", "truncated_normal"] = "uniform"
     scale: float = 0.01  # half the width of a uniform one, else the standard deviation
@@ -17,7 +17,7 @@ class Initializer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptimizer:
-    """How rows move: a native optimizer, what differs from its defaults, and its guards.
+    """A native optimizer, its hyper-parameters that differ from the defaults, and its guards.
 
     Guards are l2, clip_value, clip_norm, min_weight and max_weight.
     """
@@ -29,7 +29,7 @@ class RowOptimizer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptimizer:
-    """What moves the rows of a table that do not move as the dense network does."""
+    """The optimizer and learning rate of a table, if not those of the dense network."""
 
     rule: RowOptimizer
     lr: float
@@ -37,9 +37,9 @@ class TableOptimizer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Which ids get a row: always, from ``threshold`` sights on, by chance, or by score.
+    """When an id gets a row: always, after ``threshold`` impressions, by chance, or by score.
 
-    The score of an id is show_weight for every sight without a click, click_weight with one.
+    The score of an id is show_weight per impression without a click, click_weight per click.
     """
 
     kind: Literal["always", "count", "probability", "score"] = "always"
@@ -50,7 +50,7 @@ class Admission:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Eviction:
-    """Which rows are given up after a pass over the data; None switches a rule off.
+    """Which rows are removed after a pass over the data; None switches a rule off.
 
     ``max_unseen_days`` counts event time. ``min_score`` is compared with the score of an id (as in
     Admission) after its shows and clicks have been multiplied by ``decay``. ``max_rows`` keeps
@@ -69,10 +69,10 @@ class Eviction:
 class TableConfig:
     """A table of rows of width ``dim``.
 
-    With ``num_rows`` the ids lie in [0, num_rows), and ``out_of_range`` says what becomes of
-    others: an error, or a hash takes them to one of the rows. Without it any 64-bit id has a row
-    of its own from the first time it is trained on. Without ``own_optimizer`` rows move as the
-    dense network does; each ``optimizer_group`` may have its own optimizer.
+    With ``num_rows`` ids lie in [0, num_rows); an id ``out_of_range`` is an error, or is hashed to
+    one of the rows. Without it every 64-bit id gets a row of its own when it is first trained.
+    Without ``own_optimizer`` rows are updated by the optimizer of the dense network; each
+    ``optimizer_group`` may have its own optimizer.
     """
 
     name: str
@@ -86,18 +86,18 @@ class TableConfig:
     optimizer_group: int = 0
 
     def row_optimizer(self, name: str, settings: Mapping[str, float]) -> RowOptimizer:
-        """Return what moves the rows, where this moves all that have nothing of their own."""
+        """Return the optimizer of the rows; the arguments describe the default one."""
         if self.own_optimizer is not None:
             return self.own_optimizer.rule
         return RowOptimizer(name=name, hyperparameters=dict(settings))
 
     def row_rate(self, lr: float) -> float:
-        """Return the learning rate of the rows, where this is that of all others."""
+        """Return the learning rate of the rows; ``lr`` is the default."""
         return lr if self.own_optimizer is None else self.own_optimizer.lr
 
     @property
     def counts_clicks(self) -> bool:
-        """Whether clicks decide about rows of this table."""
+        """Whether admission or eviction of this table depends on clicks."""
         return self.admission.kind == "score" or self.eviction.min_score is not None
 
     def __post_init__(self) -> None:

@@ -41,14 +41,14 @@ class Buckets:
         return self.of_hashes(hash_text(*text_buffers(texts.values)))
 
     def of_hashes(self, hashes: Ids) -> Ids:
-        """Return the ids of values that are hashed already."""
+        """Return the ids of hashed values."""
         if self._options.hash_buckets is None:
             return hashes
         return (hashes.view(np.uint64) % np.uint64(self._options.hash_buckets)).view(np.int64)
 
 
 def to_integers(texts: Texts, column: Column, *, reason: str) -> Ids:
-    """Return the numbers that texts spell; ``reason`` tells whoever has others why."""
+    """Return texts as integers; ``reason`` says in the message why they must be."""
     try:
         found = texts.values.cast(pa.large_string()).cast(pa.int64())
     except pa.ArrowInvalid:

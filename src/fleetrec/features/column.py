@@ -1,6 +1,7 @@
-"""One column of the data, seen as text, as lists of text, or as numbers."""
+"""One column of the data: as it came, as text, as lists of text, or as numbers."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,19 @@ from pyarrow import types
 
 from fleetrec._native import CellError, parse_number_cells
 from fleetrec.config.features import ColumnOptions
+from fleetrec.core.errors import DataError
 from fleetrec.features.text import is_text, text_buffers
 from fleetrec.features.values import Floats, Ids, to_offsets
 
 MAX_SHOWN = 80
 
 
-class BadValueError(Exception):
-    """A value that cannot be understood, in some row of a column."""
+class BadValueError(DataError):
+    """A value that cannot be parsed; the message names column and value, ``row`` counts from 0."""
 
     def __init__(self, *, column: str, row: int, text: str, reason: str) -> None:
-        super().__init__(reason)
-        self.column = column
+        super().__init__(f"column {column!r}: {text[:MAX_SHOWN]!r}: {reason}")
         self.row = row
-        self.text = text[:MAX_SHOWN]
-        self.reason = reason
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +51,27 @@ class Texts:
 
 
 class Column:
-    """The values of one column in some rows, with its default where there is none."""
+    """The values of one column in some rows.
 
-    def __init__(self, values: pa.Array, options: ColumnOptions) -> None:
+    ``raw`` is the column as it came. Texts and numbers have the column's default where there is no
+    value.
+    """
+
+    def __init__(self, raw: pa.Array, options: ColumnOptions) -> None:
         self.options = options
-        self._values = values.dictionary_decode() if types.is_dictionary(values.type) else values
+        self.raw = raw
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.raw)
+
+    @functools.cached_property
+    def _values(self) -> pa.Array:
+        is_dictionary = types.is_dictionary(self.raw.type)
+        return self.raw.dictionary_decode() if is_dictionary else self.raw
 
     @property
     def is_list(self) -> bool:
-        """Whether a row holds a list already, so that no text has to be cut."""
+        """Whether a row holds a list already, so that no text has to be split."""
         return bool(types.is_list(self._values.type) or types.is_large_list(self._values.type))
 
     def texts(self, *, separator: str | None = None, precision: int | None = None) -> Texts:
@@ -138,7 +146,7 @@ class Column:
         return self._rounded(cells, precision)
 
     def _rounded(self, cells: pa.Array, precision: int) -> pa.Array:
-        """Return the decimals of numbers that came as text."""
+        """Round numbers that came as text."""
         rounded = []
         for row, cell in enumerate(cells.to_pylist()):
             try:

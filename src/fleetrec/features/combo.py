@@ -10,32 +10,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fleetrec._native import hash_text
-from fleetrec.config.features import FeatureOptions
-from fleetrec.features.buckets import Buckets, to_integers
+from fleetrec.features.buckets import to_integers
 from fleetrec.features.column import Column, Texts
-from fleetrec.features.feature import Feature
+from fleetrec.features.declared import DeclaredFeature
 from fleetrec.features.text import text_buffers
 from fleetrec.features.values import IdLists, Ids, to_offsets
 
 Words = npt.NDArray[np.uint64]
 T = TypeVar("T")
 
-# As TensorFlow crosses columns: from this number on, fingerprint after fingerprint.
+# TensorFlow crosses columns by hashing fingerprints one after the other, from this seed on.
 FIRST = 0xDECAFCAFFE
 FACTOR = np.uint64(0xC6A4A7935BD1E995)
 SHIFT = np.uint64(47)
 
 
-class ComboFeature(Feature, name="combo"):
+class ComboFeature(DeclaredFeature, name="combo"):
     """One id for every combination of the values of a row, one of each column.
 
-    With ``join_separator`` their texts are joined and hashed; else their fingerprints are, in the
-    order of the columns. The fingerprint of an integer column is the integer.
+    With ``join_separator`` their texts are joined and hashed, else their fingerprints, in the order
+    of the columns. The fingerprint of an integer column is the integer.
     """
-
-    def __init__(self, options: FeatureOptions) -> None:
-        super().__init__(options)
-        self._buckets = Buckets(options.buckets, feature=options.name)
 
     def transform(self, columns: Mapping[str, Column]) -> IdLists:
         """Return the ids."""
@@ -81,7 +76,7 @@ def _fingerprints(texts: Texts, column: Column) -> Words:
 
 
 def _pairs(left: Ids, right: Ids) -> tuple[Ids, Ids, Ids]:
-    """Return all pairs of elements of equal rows, as places in both, and offsets of the pairs."""
+    """Return all pairs of elements of equal rows, as indexes in both, and offsets of the pairs."""
     num_left, num_right = np.diff(left), np.diff(right)
     times = np.repeat(num_right, num_left)  # by element on the left
     places_left = np.repeat(np.arange(left[-1]), times)

@@ -2,19 +2,13 @@
 
 from collections.abc import Mapping
 
-from fleetrec.config.features import FeatureOptions
-from fleetrec.features.buckets import Buckets
 from fleetrec.features.column import Column
-from fleetrec.features.feature import Feature
+from fleetrec.features.declared import DeclaredFeature
 from fleetrec.features.values import IdLists
 
 
-class IdFeature(Feature, name="id"):
+class IdFeature(DeclaredFeature, name="id"):
     """The id of a cell, none if it is empty; several if the data has lists."""
-
-    def __init__(self, options: FeatureOptions) -> None:
-        super().__init__(options)
-        self._buckets = Buckets(options.buckets, feature=options.name)
 
     def transform(self, columns: Mapping[str, Column]) -> IdLists:
         """Return the ids."""

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrec.features.column import Column
-from fleetrec.features.feature import Feature
+from fleetrec.features.declared import DeclaredFeature
 from fleetrec.features.values import IdLists, Numbers
 
 
-class RawFeature(Feature, name="raw"):
-    """The numbers of a cell, moved to [0, 1] if the feature has a minimum and a maximum."""
+class RawFeature(DeclaredFeature, name="raw"):
+    """The numbers of a cell, scaled to [0, 1] if the feature has a minimum and a maximum."""
 
     def transform(self, columns: Mapping[str, Column]) -> IdLists | Numbers:
         """Return numbers, or one id for each of the ``width`` numbers of a row."""
@@ -39,7 +39,7 @@ class RawFeature(Feature, name="raw"):
         *,
         weights: npt.NDArray[np.float32] | None = None,
     ) -> IdLists:
-        """Give every number of a row buckets of its own."""
+        """Return one id per number; every position in a row has its own range of ids."""
         num_rows, width = places.shape
         first = np.arange(width) * num_buckets
         return IdLists(

@@ -2,19 +2,13 @@
 
 from collections.abc import Mapping
 
-from fleetrec.config.features import FeatureOptions
-from fleetrec.features.buckets import Buckets
 from fleetrec.features.column import Column
-from fleetrec.features.feature import Feature
+from fleetrec.features.declared import DeclaredFeature
 from fleetrec.features.values import IdLists
 
 
-class SequenceFeature(Feature, name="sequence"):
-    """The ids of a cell, of a long one the first ``max_length``."""
-
-    def __init__(self, options: FeatureOptions) -> None:
-        super().__init__(options)
-        self._buckets = Buckets(options.buckets, feature=options.name)
+class SequenceFeature(DeclaredFeature, name="sequence"):
+    """The ids of a cell, at most the first ``max_length``."""
 
     def transform(self, columns: Mapping[str, Column]) -> IdLists:
         """Return the ids."""

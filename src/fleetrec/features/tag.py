@@ -6,22 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fleetrec.config.features import FeatureOptions
-from fleetrec.features.buckets import Buckets
 from fleetrec.features.column import Column, Texts
-from fleetrec.features.feature import Feature
+from fleetrec.features.declared import DeclaredFeature
 from fleetrec.features.values import Floats, IdLists
 
 
-class TagFeature(Feature, name="tag"):
+class TagFeature(DeclaredFeature, name="tag"):
     """The ids of all values of a cell.
 
     Weights stand behind ids in the same cell (``a:0.3|b:0.2``), or in a column of their own.
     """
-
-    def __init__(self, options: FeatureOptions) -> None:
-        super().__init__(options)
-        self._buckets = Buckets(options.buckets, feature=options.name)
 
     def transform(self, columns: Mapping[str, Column]) -> IdLists:
         """Return ids and weights."""
@@ -57,7 +51,7 @@ class TagFeature(Feature, name="tag"):
         return _to_weights(found, column)
 
     def _cut_weights(self, texts: Texts, column: Column) -> tuple[Texts, Floats]:
-        """Part ids from weights at the last separator; without one the weight is 1."""
+        """Split ids from weights at the last separator; without one the weight is 1."""
         assert self.options.weight_separator is not None
         mark = self.options.weight_separator.encode()
         parted = pc.split_pattern(texts.values, mark, max_splits=1, reverse=True)

@@ -2,16 +2,32 @@
 
 from pathlib import Path
 
+import fsspec  # type: ignore[import-untyped]
+
 from fleetrec.core.errors import DataError
 
 
 def read_vocabulary(path: str) -> tuple[str, ...]:
-    """Return the words; the place of a line is the id of its word."""
+    """Return the words of a file, local or behind a URL, in the order of its lines."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"vocab_file {path}: cannot be read: {error}") from error
-    words = tuple(line.rstrip("\r") for line in text.splitlines())
+        text = _read(path).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: expected text in UTF-8: {error}") from error
+    except Exception as error:  # file systems behind URLs are plug-ins, with errors of their own
+        if not isinstance(error, OSError | ImportError) and "://" not in path:
+            raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"vocabulary {path}: cannot be read: {reason}") from error
+    lines = text.split("\n")
+    words = tuple(line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1]))
     if not words:
-        raise DataError(f"vocab_file {path}: is empty; expected one word per line")
+        raise DataError(f"vocabulary {path}: is empty; expected one word per line")
     return words
+
+
+def _read(path: str) -> bytes:
+    if "://" not in path:
+        return Path(path).read_bytes()
+    with fsspec.open(path, "rb") as stream:
+        content: bytes = stream.read()
+    return content

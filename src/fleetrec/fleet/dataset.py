@@ -32,6 +32,13 @@ def data(
     lod_level: int = 0,
 ) -> Variable:
     """Declare an input: ids are int64, with lod_level 1 if a sample may have several."""
+    if dtype not in ("int64", "float32"):
+        raise ConfigError(
+            [
+                f"variable {name}: expected dtype 'int64' for ids or 'float32' for numbers, "
+                f"got {dtype!r}"
+            ]
+        )
     if lod_level and dtype != "int64":
         raise ConfigError([f"variable {name}: lod_level {lod_level} is for int64, not {dtype}"])
     sizes = tuple(size for size in shape if size != -1)  # -1 stands for the samples of a batch

@@ -56,6 +56,14 @@ class Program:
         seed: int,
         cluster: ClusterOptions | None = None,
     ) -> None:
+        if not isinstance(model, Model):
+            raise ConfigError(
+                [
+                    "minimize: expected a model, an object of a subclass of "
+                    "fleetrec.models.base.Model whose tasks give the loss, "
+                    f"got a {type(model).__name__}"
+                ]
+            )
         self.model = model
         self.is_restarted = False  # this process replaces one that had trained
         self._optimizer = optimizer

@@ -4,9 +4,10 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from fleetrec.config.job import ClusterOptions, CommunicatorOptions
+from fleetrec.config.problems import hint
 from fleetrec.core.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -24,8 +25,22 @@ _SETTINGS = MappingProxyType(
 _WITHOUT_EFFECT = ("independent_recv_thread", "launch_barrier", "send_wait_times")
 
 
-class DistributedStrategy:
+class _Settings:
+    """An object whose attributes are settings; assigning an unknown one is an error."""
+
+    _known: ClassVar[tuple[str, ...]]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._known and not name.startswith("_"):
+            kind = type(self).__name__
+            raise ConfigError([f"{kind}: no setting {name!r}{hint(name, self._known)}"])
+        super().__setattr__(name, value)
+
+
+class DistributedStrategy(_Settings):
     """The second generation: ``a_sync`` alone is async, with ``k_steps`` it is geo, else sync."""
+
+    _known = ("a_sync", "a_sync_configs")
 
     def __init__(self) -> None:
         self.a_sync = True
@@ -64,9 +79,15 @@ class DistributedStrategy:
 
 
 @dataclasses.dataclass(kw_only=True)
-class DistributeTranspilerConfig:
+class DistributeTranspilerConfig(_Settings):
     """The first generation; what its switches mean together is not what their names say."""
 
+    _known: ClassVar[tuple[str, ...]] = (
+        "sync_mode",
+        "runtime_split_send_recv",
+        "geo_sgd_mode",
+        "geo_sgd_need_push_nums",
+    )
     sync_mode: bool = True
     runtime_split_send_recv: bool = False
     geo_sgd_mode: bool = False

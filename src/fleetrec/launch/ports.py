@@ -1,4 +1,4 @@
-"""Ports that are ours before a server listens, and stay ours while it is restarted."""
+"""Ports that are reserved before a process listens, and while it is restarted."""
 
 import contextlib
 import errno
@@ -12,11 +12,10 @@ from fleetrec.core.errors import ConfigError
 def reserved_endpoints(
     endpoints: Sequence[str], *, own: Collection[int]
 ) -> Iterator[tuple[str, ...]]:
-    """Hold the ports of this machine's servers while the block runs; port 0 becomes a free one.
+    """Hold the ports of this machine while the block runs; port 0 becomes a free one.
 
-    The sockets are bound and do not listen. The system then gives their ports to nobody who asks
-    for any port, while a server that allows an address to be used again, as servers do, can bind
-    and listen.
+    The sockets are bound and do not listen. The system then does not assign their ports to others,
+    while a server that allows an address to be reused, as servers do, can bind and listen.
     """
     with contextlib.ExitStack() as stack:
         yield tuple(

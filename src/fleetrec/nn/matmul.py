@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fleetrec._native import has_tiles, multiply
 from fleetrec.config.job import MatmulPrecision
+from fleetrec.core.env import allows_tiles
 
 # Below, filling tiles costs more than they gain; exact products gain least.
 MIN_WIDTH = 64
@@ -16,12 +17,17 @@ MIN_VOLUME_EXACT = 1 << 26
 EXACT = 3
 
 
+def uses_tiles() -> bool:
+    """Return whether the processor has tiles and the environment allows their use."""
+    return has_tiles() and allows_tiles()
+
+
 def num_pieces_of(precision: MatmulPrecision) -> int | None:
     """Return how many numbers of bfloat16 stand for one of float32 in tiles; none without tiles.
 
     Three are exactly that number, so that ``highest`` errs as little as torch's own products.
     """
-    return {"highest": EXACT, "high": 2, "medium": 1}[precision] if has_tiles() else None
+    return {"highest": EXACT, "high": 2, "medium": 1}[precision] if uses_tiles() else None
 
 
 def takes_tiles(num_pieces: int | None, *widths: int) -> bool:

@@ -1,10 +1,7 @@
 """Ranks that have to take part in a step without any data."""
 
-import torch
-
-from fleetrec.core.batch import Batch, Inputs
+from fleetrec.core.batch import Batch, Inputs, Side
 from fleetrec.core.cursor import Cursor
-from fleetrec.core.jagged import KeyedJagged
 
 
 def weight_of(batch: Batch) -> int:
@@ -16,15 +13,11 @@ def weight_of(batch: Batch) -> int:
 
 def blank_batch(inputs: Inputs, cursor: Cursor) -> Batch:
     """Return a sample that says nothing, for a rank that has to take part and has no data."""
-    size = len(inputs.sparse)
+    sample = Side.blank(inputs)
     return Batch(
-        ids=KeyedJagged(
-            names=inputs.sparse,
-            values_N=torch.zeros(size, dtype=torch.int64),
-            offsets=torch.arange(size + 1),
-            num_samples=1,
-        ),
-        dense={name: torch.zeros(1, *shape) for name, shape in inputs.dense.items()},
+        ids=sample.ids,
+        dense=sample.dense,
+        other_sides={name: Side.blank(side) for name, side in inputs.sides.items()},
         cursor=cursor,
         is_blank=True,
     )

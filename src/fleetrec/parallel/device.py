@@ -1,12 +1,13 @@
 """The one place that decides where tensors live."""
 
 import logging
+from collections.abc import Sequence
 
 import torch
 
-from fleetrec._native import has_tiles
-from fleetrec.config.job import DeviceOptions
+from fleetrec.config.job import DeviceOptions, RunOptions
 from fleetrec.core.errors import UnavailableError
+from fleetrec.nn.matmul import uses_tiles
 
 logger = logging.getLogger(__name__)
 
@@ -14,18 +15,49 @@ logger = logging.getLogger(__name__)
 def resolve_device(options: DeviceOptions, *, local_index: int = 0) -> torch.device:
     """Return the device of a process, which is one of several on its machine, or say why not."""
     if options.kind == "cpu":
-        if options.matmul_precision != "highest" and not has_tiles():
+        if options.matmul_precision != "highest" and not uses_tiles():
             logger.warning(
                 "matmul_precision: %s changes nothing: there are no tiles (AMX) here",
                 options.matmul_precision,
             )
         return torch.device("cpu")
-    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     wanted = options.gpus[local_index % len(options.gpus)]
-    if wanted >= num_gpus:
-        found = f"{num_gpus} GPU(s)" if num_gpus else "no GPU"
-        raise UnavailableError(
-            f"device: gpu asks for GPU {wanted}, but PyTorch finds {found} here; use device: cpu, "
-            "or install a CUDA build of PyTorch on a machine with a GPU"
-        )
+    if wanted >= num_gpus():
+        raise UnavailableError(f"device: gpu asks for GPU {wanted}{_no_such_gpu()}")
     return torch.device("cuda", wanted)
+
+
+def num_gpus() -> int:
+    """Return how many GPUs PyTorch can use on this machine."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def check_gpus(runs: Sequence[RunOptions]) -> None:
+    """Refuse runs for GPUs that are not here: all of them at once, before the first run trains."""
+    present = num_gpus()
+    missing = {run.name: [gpu for gpu in _gpus_of(run) if gpu >= present] for run in runs}
+    asked = [
+        f"runner {name}: device: gpu asks for GPU {', '.join(map(str, gpus))}"
+        for name, gpus in missing.items()
+        if gpus
+    ]
+    if asked:
+        raise UnavailableError(f"{'; '.join(asked)}{_no_such_gpu()}")
+
+
+def _gpus_of(run: RunOptions) -> list[int]:
+    """Return the GPUs that processes of a run use on this machine; of a cluster, the first."""
+    if run.device.kind == "cpu":
+        return []
+    gpus = run.device.gpus
+    num_here = run.cluster.num_workers if run.engine == "local_cluster" else 1
+    return sorted({gpus[index % len(gpus)] for index in range(num_here)})
+
+
+def _no_such_gpu() -> str:
+    present = num_gpus()
+    found = f"{present} GPU(s)" if present else "no GPU"
+    return (
+        f", but PyTorch finds {found} here; use device: cpu, "
+        "or install a CUDA build of PyTorch on a machine with a GPU"
+    )

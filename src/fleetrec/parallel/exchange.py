@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, distributed
 
-from fleetrec.core.batch import Inputs
+from fleetrec.core.batch import Inputs, Side
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.data.block import Block, SlotCounts
 
@@ -47,11 +47,7 @@ class GroupExchange:
 
 
 def _encode(block: Block) -> Tensor:
-    ids = block.ids
-    tensors = {"ids": ids.values_N, "offsets": ids.offsets}
-    if ids.weights_N is not None:
-        tensors["weights"] = ids.weights_N
-    tensors |= {f"dense/{name}": tensor for name, tensor in block.dense.items()}
+    tensors = Side(ids=block.ids, dense=block.dense).tensors()
     content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
     return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 

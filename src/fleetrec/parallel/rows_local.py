@@ -48,7 +48,7 @@ class LocalRows:
 
     def grad_square_sum(self, batch: Batch, looked_up: LookedUp) -> float:
         """Return the sum of squares of the gradients of all rows of the step."""
-        return row_gradient_squares(self._collection, batch.ids, looked_up.vectors)
+        return row_gradient_squares(self._collection, batch, looked_up.vectors)
 
     def push(
         self,

@@ -1,6 +1,5 @@
 """The way of batches to the device that computes, and of gradients back."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -65,7 +64,7 @@ class StagedTransfer:
             sent = self._copied(batch, vectors)
             self._sent = self._stream.record_event()
         computing.wait_stream(self._stream)
-        for tensor in _tensors_of(sent):
+        for tensor in sent.tensors().values():
             tensor.record_stream(computing)
         return sent
 
@@ -80,28 +79,13 @@ class StagedTransfer:
             torch.cuda.current_stream(self._device).synchronize()
 
     def _copied(self, batch: Batch, vectors: Vectors) -> Batch:
-        ids = batch.ids
-        return dataclasses.replace(
-            batch,
-            ids=dataclasses.replace(
-                ids,
-                values_N=self._copy("ids", ids.values_N),
-                offsets=self._copy("offsets", ids.offsets),
-                weights_N=None if ids.weights_N is None else self._copy("weights", ids.weights_N),
-            ),
-            dense={name: self._copy(f"dense {name}", x) for name, x in batch.dense.items()},
-            weights_B=None if batch.weights_B is None else self._copy("samples", batch.weights_B),
-            embedded={
-                name: self._copy(f"vectors {name}", x).requires_grad_(x.requires_grad)
-                for name, x in vectors.items()
-            },
-            _labels={},
-        )
+        return batch.with_embedded(vectors).map_tensors(self._copy)
 
     def _copy(self, name: str, source: Tensor) -> Tensor:
         staged = self._buffer(name, source)
         staged.copy_(source.detach())
-        return staged.to(self._device, non_blocking=True, copy=True)
+        sent = staged.to(self._device, non_blocking=True, copy=True)
+        return sent.requires_grad_(source.requires_grad)
 
     def _buffer(self, name: str, like: Tensor) -> Tensor:
         """Return memory shaped like a tensor, that of the last call if it is large enough."""
@@ -111,14 +95,3 @@ class StagedTransfer:
             buffer = torch.empty(like.numel(), dtype=like.dtype, pin_memory=is_pinned)
             self._buffers[name] = buffer
         return buffer[: like.numel()].view(like.shape)
-
-
-def _tensors_of(batch: Batch) -> list[Tensor]:
-    optional = (batch.ids.weights_N, batch.weights_B)
-    return [
-        batch.ids.values_N,
-        batch.ids.offsets,
-        *(tensor for tensor in optional if tensor is not None),
-        *batch.dense.values(),
-        *batch.embedded.values(),
-    ]

@@ -94,7 +94,7 @@ def table_ids(batch: Batch, collection: EmbeddingCollection) -> dict[str, Ids]:
     """Return all ids that a batch looks up in each table, as the table keeps them."""
     parts: dict[str, list[Ids]] = {name: [] for name in collection.tables}
     for feature in collection.features:
-        jagged = batch.ids[feature.feature]
+        jagged = batch.side(feature.side).ids[feature.feature]
         parts[feature.table].append(_last_ids(jagged, feature.max_length))
     found: dict[str, Ids] = {}
     for name, lists in parts.items():

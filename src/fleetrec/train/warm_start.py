@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetrec.checkpoint.folder import Folder
+from fleetrec.config.problems import hint
 from fleetrec.config.rules import WarmStartOptions
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, ConfigError
@@ -54,6 +55,11 @@ def renamed(saved: SavedModel, checkpoint: Folder, phase: Phase, renames: str | 
     """
     here = {phase.model.variable_name(name): name for name in phase.state.variables()}
     there = _read_renames(renames) if renames else {}
+    unknown = [f"{name!r}{hint(name, here)}" for name in there if name not in here]
+    if unknown:
+        raise ConfigError(
+            [f"fine_tune_ckpt_var_map: {renames}: the model has no {one}" for one in unknown]
+        )
     names: Mapping[str, Any] = checkpoint.meta.get("names", {}).get(
         matching_phase(checkpoint, phase), {}
     )

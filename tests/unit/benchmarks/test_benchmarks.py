@@ -15,6 +15,7 @@ from benchmarks import (
     parameter_server,
     readers,
     run,
+    saving,
     served_steps,
     slot_text,
     store,
@@ -133,6 +134,14 @@ def test_the_store_is_measured():
     assert [figure.target for figure in figures[:2]] == [4.0, 4.0]
     names = [figure.name for figure in figures]
     assert ("store: rowwise_adagrad over FBGEMM" in names) != bool(said)
+
+
+def test_steps_beside_a_write_are_measured():
+    figures = saving.measure(batch_size=16, num_rounds=1, num_ids=2600)
+    assert [figure.name.partition(": median")[0] for figure in figures] == [
+        f"saving: {who}, {kind}" for who in ("trainer", "server") for kind in ("base", "delta")
+    ]
+    assert all(figure.value > 0 and figure.ratio > 0 for figure in figures)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])

@@ -1,6 +1,7 @@
 """What a manifest vouches for is read back exactly; what is damaged is refused by name."""
 
 import json
+import uuid
 
 import pytest
 
@@ -62,6 +63,21 @@ def test_a_write_that_fails_publishes_no_folder(tmp_path):
     with pytest.raises(TypeError):
         write_folder(tmp_path / "0", contents=CONTENTS, meta={"kind": "checkpoint", "x": object()})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_a_folder_that_was_replaced_is_not_read():
+    url = f"memory://{uuid.uuid4().hex}/0"
+    meta = {"kind": "checkpoint"}
+    write_folder(url, contents={"a": b"old", "phase/b": b"old"}, meta=meta)
+    old = open_folder(url, kind="checkpoint")
+    assert old.read_bytes("a") == b"old"
+    write_folder(url, contents={"a": b"new", "phase/b": b"new"}, meta=meta)
+    replaced = r"\(was the folder replaced or deleted meanwhile\?\)"
+    with pytest.raises(CheckpointError, match=rf"/a: cannot be read: .*{replaced}"):
+        old.read_bytes("a")
+    with pytest.raises(CheckpointError, match=rf"/b: cannot be read: .*{replaced}"):
+        old.check_sizes("phase")
+    assert open_folder(url, kind="checkpoint").read_bytes("a") == b"new"
 
 
 def test_files_that_vanish_before_the_manifest_is_written_are_noticed(tmp_path):

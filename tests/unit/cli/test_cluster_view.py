@@ -42,7 +42,7 @@ def test_a_row_tells_all_that_is_known(children):
     console = Console(width=120, file=io.StringIO())
     console.print(process_table(children))
     head, server, worker, slow = console.file.getvalue().splitlines()
-    assert words(head) == "process state place restarts per s loss AUC queue lag"
+    assert words(head) == "process state progress restarts per s loss AUC queue lag"
     assert words(server) == "server.0 waiting"
     assert words(worker) == "worker.0 running epoch 1 batch 20 2 12,346 0.5123 0.7500 0"
     assert words(slow) == "worker.1 running epoch 1 batch 17 3"

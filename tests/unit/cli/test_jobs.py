@@ -64,7 +64,7 @@ def test_processes_are_started_here_unless_they_were_started(engine, place, expe
         (make_run("single", device="gpu"), None, "PyTorch finds no GPU here"),
         (make_run("local_cluster", "collective", device="gpu"), None, "finds no GPU here"),
         (make_run("cluster", "collective"), WORKER_0, "fleetrec has started 1 servers"),
-        (make_run("cluster", "ps"), RANK_0, "torchrun has started 2 ranks without any"),
+        (make_run("cluster", "ps"), RANK_0, "torchrun has started 2 processes without any"),
     ],
 )
 def test_what_cannot_run_is_refused(run, place, message):

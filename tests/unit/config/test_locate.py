@@ -109,10 +109,22 @@ def test_a_name_may_hold_a_dash(own_zoo, text):
         ("paddlerec.models.rank.dmn", "fleetrec.models.rank.dnn"),
         ("models/rank/dmn", "rank/dnn"),
         ("rank/dmn", "rank/dnn"),
+        ("fleetrec.models.recall.dnn", "fleetrec.models.rank.dnn"),
+        ("models/match/deepmf", "rank/deepfm"),
+        ("deepfm", "rank/deepfm"),
     ],
 )
 def test_an_unknown_model_is_refused_with_a_hint(text, meant):
     assert refusal(text) == f"-m {text}: no such file, folder or model; did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize(
+    "text", ["fleetrec.models.recall.word2vec", "models/recall/word2vec", "fleetrec.models.rerank"]
+)
+def test_a_model_that_is_like_none_is_refused_without_naming_one(text):
+    assert refusal(text) == (
+        f"-m {text}: no such file, folder or model; fleetrec models list prints the built-in models"
+    )
 
 
 def test_a_yaml_that_is_not_there_is_refused_without_a_hint():

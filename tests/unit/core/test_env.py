@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrec.core.env import read_certificate, read_place, read_snapshot_bytes
+from fleetrec.core.env import allows_tiles, read_certificate, read_place, read_snapshot_bytes
 from fleetrec.core.errors import ConfigError
 
 
@@ -30,3 +30,12 @@ def test_the_length_of_a_journal_may_be_set(monkeypatch):
     monkeypatch.setenv("FLEETREC_SNAPSHOT_BYTES", "much")
     with pytest.raises(ConfigError, match="FLEETREC_SNAPSHOT_BYTES: expected a whole number"):
         read_snapshot_bytes()
+
+
+def test_tiles_are_allowed_unless_the_environment_forbids_them(monkeypatch):
+    assert allows_tiles()
+    monkeypatch.setenv("FLEETREC_TILES", "0")
+    assert not allows_tiles()
+    monkeypatch.setenv("FLEETREC_TILES", "off")
+    with pytest.raises(ConfigError, match="FLEETREC_TILES: expected 0 or 1, got 'off'"):
+        allows_tiles()

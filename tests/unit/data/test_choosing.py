@@ -1,18 +1,12 @@
-"""Samples are shuffled, filtered, sampled, weighted; bad rows are passed over and counted."""
+"""Samples are shuffled, filtered, sampled, weighted; bad rows are skipped and counted."""
 
 import logging
 
 import numpy as np
 import pytest
 
-from fleetrec.config.job import (
-    BadRowOptions,
-    DatasetOptions,
-    DenseSlot,
-    Filter,
-    IdRule,
-    TextTableOptions,
-)
+from fleetrec.config.features import IdRule
+from fleetrec.config.job import BadRowOptions, DatasetOptions, DenseSlot, Filter, TextTableOptions
 from fleetrec.core.errors import DataError
 from fleetrec.data.loader import Loader
 

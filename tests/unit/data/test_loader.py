@@ -194,7 +194,7 @@ def test_batches_cannot_be_read_after_their_epoch(tmp_path):
     write(tmp_path / "0", lines(0, 5000))
     with make_loader(tmp_path).epoch(0) as batches:
         next(batches)
-    with pytest.raises(RuntimeError, match="the epoch has been left"):
+    with pytest.raises(RuntimeError, match="the epoch is closed"):
         next(batches)
 
 

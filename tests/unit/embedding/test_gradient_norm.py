@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from fleetrec.core.batch import Batch
+from fleetrec.core.cursor import Cursor
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.gradient_norm import row_gradient_squares
@@ -21,6 +23,10 @@ def keyed(weights=None):
         num_samples=len(IDS),
         weights_N=weights,
     )
+
+
+def batch(weights=None):
+    return Batch(ids=keyed(weights), dense={}, cursor=Cursor())
 
 
 def collection(combiner, **options):
@@ -47,7 +53,7 @@ def test_pooled_rows_get_what_autograd_gives_them(combiner, weights):
     total.backward()
     vectors = torch.zeros(3, 2, requires_grad=True)
     vectors.grad = grad
-    found = row_gradient_squares(collection(combiner), keyed(weights), {"embedded_2": vectors})
+    found = row_gradient_squares(collection(combiner), batch(weights), {"embedded_2": vectors})
     assert found == pytest.approx(float(rows.grad.square().sum()), rel=1e-5)
 
 
@@ -58,4 +64,4 @@ def test_of_a_sequence_the_elements_that_count_are_summed_by_id():
     vectors = {"sequence_f": x_BLD, "lengths_f": torch.tensor([2, 0, 1])}
     # Of 3, 5, 3 the last two count: 5 has [0, 1] there and [8, 9] in the third sample.
     expected = (0 + 8) ** 2 + (1 + 9) ** 2 + 2**2 + 3**2
-    assert row_gradient_squares(chosen, keyed(), vectors) == pytest.approx(expected)
+    assert row_gradient_squares(chosen, batch(), vectors) == pytest.approx(expected)

@@ -203,6 +203,44 @@ def test_rows_of_another_width_are_refused(tmp_path):
         loaded.load_rows(write_chain(store, tmp_path, num_deltas=0))
 
 
+def test_a_store_is_written_as_it_was_cut_while_it_is_trained(tmp_path):
+    store, copy = make_store(), make_store()
+    for one in (store, copy):
+        write(one, tmp_path / f"base {id(one)}")
+        train(one, steps=9)
+    cut, want = store.cut(), write(copy, tmp_path / "copy", parent="../base").record
+    train(store, steps=6, first=9)
+    record = cut.write(tmp_path / "cut", parent="../base", num_threads=1)
+    assert record == want
+    (one, other) = (tmp_path / name / "00000-of-00001.snap" for name in ("cut", "copy"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_steps_between_cut_and_commit_are_in_the_next_delta(tmp_path):
+    store, loaded = make_store(), make_store()
+    train(store, steps=9)
+    cut = store.cut()
+    train(store, steps=6, first=9)
+    cut.write(tmp_path / "base", parent=None)
+    train(store, steps=6, first=15)
+    cut.commit()
+    written = write(store, tmp_path / "delta", parent="../base")
+    stored = stored_table(tmp_path / "base", tmp_path / "delta", name="t", written=written)
+    loaded.load(stored)
+    check_equal(store, loaded, tmp_path)
+
+
+def test_a_cut_that_is_closed_makes_room_for_another(tmp_path):
+    store = make_store()
+    closed = store.cut()
+    closed.close()
+    cut = store.cut()
+    with pytest.raises(RuntimeError, match="another cut is still to be written"):
+        store.cut()
+    cut.write(tmp_path / "base", parent=None)
+    cut.commit()
+
+
 @pytest.fixture
 def many_shards(monkeypatch):
     """Tables of several files without millions of rows."""

@@ -44,6 +44,13 @@ def test_variables_become_features(paths):
     assert inputs.dense == {"price": (1,)}
 
 
+def test_a_dtype_other_than_int64_and_float32_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"variable age: expected dtype 'int64' .* 'float32' .*, got 'int32'"
+    ):
+        data("age", [1], dtype="int32")
+
+
 def test_a_queue_reads_all_files_by_turns(paths):
     found = items(described(QueueDataset(), paths))
     assert sorted(found) == list(range(NUM_ROWS))

@@ -48,6 +48,11 @@ def make_program(seed=0):
     return Adam(learning_rate=0.05).minimize(Clicks(), seed=seed)
 
 
+def test_a_loss_in_the_place_of_a_model_is_refused():
+    with pytest.raises(ConfigError, match=r"minimize: expected a model, .* got a Tensor"):
+        Adam(learning_rate=0.05).minimize(torch.zeros(()))
+
+
 def test_a_program_learns_and_prints_what_was_asked_for(dataset, capsys):
     fleet, program = Fleet(), make_program()
     for _ in range(6):

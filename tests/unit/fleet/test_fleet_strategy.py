@@ -56,3 +56,14 @@ def test_settings_of_a_worker_are_passed_on(caplog):
     assert communicator.max_merge_var_num == 4
     assert communicator.max_send_grad_num_before_recv == 3
     assert caplog.messages == ["a_sync_configs: launch_barrier has no effect"]
+
+
+def test_a_misspelt_attribute_is_refused():
+    config = DistributeTranspilerConfig()
+    with pytest.raises(ConfigError, match="no setting 'sync_mod'; did you mean 'sync_mode'"):
+        config.sync_mod = False
+    strategy = DistributedStrategy()
+    with pytest.raises(ConfigError, match="no setting 'async'; did you mean 'a_sync'"):
+        setattr(strategy, "async", False)
+    with pytest.raises(ConfigError, match="did you mean 'a_sync_configs'"):
+        strategy.a_sync_config = {"k_steps": 3}

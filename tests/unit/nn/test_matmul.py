@@ -7,7 +7,7 @@ import torch
 
 from fleetrec._native import has_tiles, multiply
 from fleetrec.nn.linear import Linear, set_matmul_precision
-from fleetrec.nn.matmul import mm, takes_tiles
+from fleetrec.nn.matmul import mm, num_pieces_of, takes_tiles
 from fleetrec.nn.mlp import Mlp
 
 needs_tiles = pytest.mark.skipif(not has_tiles(), reason="this processor has no tiles (AMX)")
@@ -46,6 +46,13 @@ def test_a_product_is_as_exact_as_its_pieces(num_pieces, shape, is_a_turned, is_
     assert torch.equal(out, product)
     assert mm(a, b, num_pieces=num_pieces, out=out, adds=True) is out
     torch.testing.assert_close(out, 2 * product, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
+def test_the_environment_can_switch_tiles_off(monkeypatch, precision):
+    assert (num_pieces_of(precision) is not None) is has_tiles()
+    monkeypatch.setenv("FLEETREC_TILES", "0")
+    assert num_pieces_of(precision) is None
 
 
 @needs_tiles

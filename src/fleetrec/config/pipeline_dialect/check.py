@@ -40,6 +40,9 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
     if train.save_checkpoints_steps and train.save_checkpoints_secs:
         text = "excludes save_checkpoints_steps; remove one of them"
         problems.note(("train_config", "save_checkpoints_secs"), text)
+    if train.fine_tune_ckpt_var_map and not train.fine_tune_checkpoint:
+        text = "given without fine_tune_checkpoint"
+        problems.note(("train_config", "fine_tune_ckpt_var_map"), text)
     for number, optimizer in enumerate(train.optimizer_config[1:], start=1):
         if optimizer.embedding_learning_rate_multiplier is not None:
             at = ("train_config", "optimizer_config", number, "embedding_learning_rate_multiplier")

@@ -24,6 +24,7 @@ from fleetrec.config.pipeline_dialect.check import (
 )
 from fleetrec.config.pipeline_dialect.distribution import (
     check_distribution,
+    check_update,
     distribute,
     distribution_notices,
 )
@@ -175,6 +176,8 @@ class _Translator:
         check_data(pipeline, self._problems, is_training=kind == "train")
         check_training(pipeline, self._problems)
         check_distribution(pipeline.train_config, self._problems)
+        if kind == "train":
+            check_update(pipeline.train_config, self._processes, self._problems)
         self.notices += training_notices(pipeline, self._problems)
         self.notices += distribution_notices(pipeline.train_config, self._processes, self._problems)
         self._problems.check()
@@ -223,6 +226,7 @@ class _Translator:
             name="train_eval" if kind == "train" else "eval",
             kind=kind,
             engine=distribution.engine,
+            device=distribution.device,
             cluster=distribution.cluster,
             phases=(phase,),
             num_epochs=self._pipeline.data_config.num_epochs or None,

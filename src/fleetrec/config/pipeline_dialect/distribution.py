@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from fleetrec.config.job import ClusterOptions
+from fleetrec.config.job import ClusterOptions, DeviceOptions
 from fleetrec.config.pipeline_dialect.train import TrainConfig
 from fleetrec.config.problems import Problems
 from fleetrec.config.processes import Processes
@@ -27,6 +27,7 @@ class Distribution:
     """How a pipeline is spread over processes; ``num_steps`` are those of one worker."""
 
     engine: Engine
+    device: DeviceOptions
     cluster: ClusterOptions
     num_steps: int | None
 
@@ -36,11 +37,14 @@ def distribute(train: TrainConfig, processes: Processes) -> Distribution:
     num_workers = processes.num_workers
     if processes.is_local:  # else a launcher has started one for each GPU
         num_workers *= _ranks_per_worker(train)
-    if num_workers == 1 and processes.is_local:
-        steps = train.num_steps or None
-        return Distribution(engine="single", cluster=_cluster(train, processes, 1), num_steps=steps)
+    is_single = num_workers == 1 and processes.is_local
+    has_servers = not is_single and train.train_distribute in WITH_SERVERS
+    num_gpus = num_workers if processes.is_local else processes.num_gpus
     return Distribution(
-        engine="local_cluster" if processes.is_local else "cluster",
+        engine="single" if is_single else "local_cluster" if processes.is_local else "cluster",
+        device=DeviceOptions(kind="gpu", gpus=tuple(range(num_gpus)))
+        if processes.num_gpus and train.num_gpus_per_worker and not has_servers
+        else DeviceOptions(),
         cluster=_cluster(train, processes, num_workers),
         num_steps=steps_of_one_worker(
             train, num_workers=num_workers, has_servers=_has_servers(train, processes)
@@ -68,6 +72,20 @@ def check_distribution(train: TrainConfig, problems: Problems) -> None:
         problems.note(("train_config", "train_distribute"), text)
 
 
+def check_update(train: TrainConfig, processes: Processes, problems: Problems) -> None:
+    """Note updates that several processes cannot make."""
+    distribution = distribute(train, processes)
+    is_sync = distribution.cluster.fleet_mode == "ps" and distribution.cluster.strategy == "sync"
+    has_several = distribution.engine != "single" and distribution.cluster.num_workers > 1
+    if train.gradient_clipping_by_norm and is_sync and has_several:
+        text = (
+            "needs the norm of the mean gradient of all workers, of which every server holds only "
+            "a part; set sync_replicas: false (each worker clips its own gradient), or set "
+            "train_distribute to a strategy without servers, e.g. EmbeddingParallelStrategy"
+        )
+        problems.note(("train_config", "gradient_clipping_by_norm"), text)
+
+
 def distribution_notices(train: TrainConfig, processes: Processes, problems: Problems) -> list[str]:
     """Return where the number of processes makes something else of the fields."""
     found: list[str] = []
@@ -91,8 +109,15 @@ def distribution_notices(train: TrainConfig, processes: Processes, problems: Pro
             else f"has no effect: all processes of {strategy} make every step together"
         )
         say("sync_replicas", meaning)
-    if "num_gpus_per_worker" in given and strategy not in SEVERAL_GPUS:
-        say("num_gpus_per_worker", f"has no effect with {strategy}")
+    if train.num_gpus_per_worker > 1 and strategy not in SEVERAL_GPUS:
+        say("num_gpus_per_worker", f"more than 1 has no effect with {strategy}")
+    if train.num_gpus_per_worker and distribution.device.kind == "cpu":
+        has_servers = distribution.engine != "single" and strategy in WITH_SERVERS
+        is_asked = "num_gpus_per_worker" in given
+        if has_servers and (is_asked or processes.num_gpus):
+            say("num_gpus_per_worker", "workers with servers train on the CPU")
+        elif not has_servers and (is_asked or strategy not in WITH_SERVERS):
+            say("num_gpus_per_worker", "no GPU found, training on the CPU")
     if distribution.num_steps != (train.num_steps or None):
         say(
             "num_steps",

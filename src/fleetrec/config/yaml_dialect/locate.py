@@ -1,9 +1,9 @@
 """From what follows ``-m``, and from ``workspace``, to files."""
 
 import dataclasses
+import difflib
 from pathlib import Path
 
-from fleetrec.config.problems import hint
 from fleetrec.core.errors import ConfigError
 
 PACKAGE = Path(__file__).parents[2]
@@ -85,9 +85,19 @@ def _in_zoo(text: str) -> Located | None:
 
 
 def _zoo_hint(text: str) -> str:
-    if "models." in text:
-        known = [f"fleetrec.models.{name.replace('/', '.')}" for name in zoo_names()]
-        return hint(text.replace("paddlerec.", "fleetrec.", 1), known)
-    return (
-        "" if text.endswith((".yaml", ".yml")) else hint(text.removeprefix("models/"), zoo_names())
-    )
+    """Suggest a built-in model, in the spelling of ``text``.
+
+    Models are compared by their own names: the category, and the words around it, would make any
+    two names look alike.
+    """
+    if text.endswith((".yaml", ".yml")):
+        return ""
+    is_dotted = "models." in text
+    own = text.strip("/").replace(".", "/").rpartition("/")[2]
+    by_name = {name.rpartition("/")[2]: name for name in zoo_names()}
+    close = difflib.get_close_matches(own, by_name, n=1)
+    if not close:
+        return "; fleetrec models list prints the built-in models"
+    found = by_name[close[0]]
+    spelled = f"fleetrec.models.{found.replace('/', '.')}" if is_dotted else found
+    return f"; did you mean {spelled!r}?"

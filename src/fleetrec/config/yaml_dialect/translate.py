@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from fleetrec.config.features import IdRule
 from fleetrec.config.job import (
     BadRowOptions,
     ClusterOptions,
@@ -13,7 +14,6 @@ from fleetrec.config.job import (
     DeviceOptions,
     EvaluationOptions,
     Filter,
-    IdRule,
     PhaseOptions,
     ReaderOptions,
     RunOptions,

@@ -6,19 +6,19 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.ipc
 
+from fleetrec.config.dataset_features import dataset_features
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.errors import DataError
-from fleetrec.data.arrow_cells import ArrowDecoder, check_schema
 from fleetrec.data.block import Block
-from fleetrec.data.columns import BadColumnError, TableChunk, needed_columns, to_bad_row
+from fleetrec.data.columns import TableChunk, decode_tables
 from fleetrec.data.files import DataFile, storage_errors
-from fleetrec.data.lists import assemble
 from fleetrec.data.source import FileSlice, RowChunk, Source
+from fleetrec.features.feature_set import FeatureSet
 
 FILE_MAGIC = b"ARROW1"
 FEATHER_1_MAGIC = b"FEA1"
-# A place is the number of a record batch and, in the low bits, of a row within it: so a file can
-# be entered at a batch without counting the rows before it.
+# A position is the index of a record batch and, in the low bits, of a row within it, so that
+# reading can begin at a batch without counting the rows before it.
 ROW_BITS = 32
 
 Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
@@ -32,15 +32,15 @@ class Arrow(Source, name="arrow"):
 
     def __init__(self, options: DatasetOptions) -> None:
         super().__init__(options)
-        self._decoder = ArrowDecoder(options)
+        self._features = FeatureSet(dataset_features(options))
 
     def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[TableChunk]:
-        """Yield record batches, or what is wanted of them."""
+        """Yield record batches, cut at the ends of the slice."""
         path = file_slice.file.path
         with storage_errors(path, doing="read"), _opened(file_slice.file) as stream:
             reader = _reader(stream, file_slice.file)
-            check_schema(self.options, reader.schema, where=path)
-            needed, undeclared = needed_columns(self.options, reader.schema.names)
+            self._features.check_schema(reader.schema, where=path)
+            needed, undeclared = self._features.split_columns(reader.schema.names)
             reader = _reader(stream, file_slice.file, columns=needed)
             for begin, end, rows in _batches(reader, begin=offset, end=file_slice.end):
                 yield TableChunk(
@@ -70,16 +70,12 @@ class Arrow(Source, name="arrow"):
 
     def decode(self, chunks: Sequence[RowChunk]) -> Block:
         """Return the samples, or raise an error that names file, row and column."""
-        parts = []
-        for index, chunk in enumerate(chunks):
-            assert isinstance(chunk, TableChunk)
-            try:
-                parts.append(self._decoder.decode(chunk.rows, undeclared=chunk.undeclared))
-            except BadColumnError as fault:
-                number = _rows_before(chunk.file_slice) + chunk.first_row + fault.row + 1
-                place = f"{chunk.file_slice.file.path}: row {number}"
-                raise to_bad_row(fault, place=place, chunks=chunks, index=index) from None
-        return assemble(self.options, parts)
+        return decode_tables(self._features, chunks, self.options, place=_place)
+
+
+def _place(chunk: TableChunk, row: int) -> str:
+    number = _rows_before(chunk.file_slice) + chunk.first_row + row + 1
+    return f"{chunk.file_slice.file.path}: row {number}"
 
 
 def _opened(file: DataFile) -> pa.NativeFile:
@@ -91,7 +87,7 @@ def _opened(file: DataFile) -> pa.NativeFile:
 def _reader(
     stream: pa.NativeFile, file: DataFile, *, columns: Sequence[str] | None = None
 ) -> Reader:
-    """Return a reader of all columns, or of some (of one, where none is wanted)."""
+    """Return a reader of all columns, or of the given ones (of one column if none is given)."""
     stream.seek(0)
     magic = stream.read(len(FILE_MAGIC))
     stream.seek(0)
@@ -114,7 +110,7 @@ def _reader(
 def _batches(
     reader: Reader, *, begin: int, end: int | None
 ) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Yield the rows between two places, each batch with its own two."""
+    """Yield the rows between two positions, each batch with its begin and end."""
     for index, batch in _numbered(reader, first=begin >> ROW_BITS):
         first = index << ROW_BITS
         if end is not None and first >= end:
@@ -139,7 +135,7 @@ def _numbered(reader: Reader, *, first: int) -> Iterator[tuple[int, pa.RecordBat
 
 
 def _fraction(file_slice: FileSlice, place: int, reader: Reader) -> float:
-    """Return how much of a slice lies before a place; 0 in a stream, whose end is unknown."""
+    """Return how much of a slice lies before a position; 0 in a stream, whose end is unknown."""
     if not isinstance(reader, pa.ipc.RecordBatchFileReader):
         return 0.0
     end = reader.num_record_batches << ROW_BITS if file_slice.end is None else file_slice.end

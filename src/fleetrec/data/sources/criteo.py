@@ -18,9 +18,9 @@ class Criteo(Csv, name="criteo"):
     """
 
     suffixes = ()
-    takes_text_table = False  # it is what it is
-    prefixes: ClassVar[Mapping[str, bytes]] = {
-        f"C{i + 1}": f"C{i + 1}=".encode() for i in range(NUM_CATEGORIES)
+    takes_text_table = False  # the format is fixed
+    prefixes: ClassVar[Mapping[str, str]] = {
+        f"C{i + 1}": f"C{i + 1}=" for i in range(NUM_CATEGORIES)
     }
 
     def __init__(self, options: DatasetOptions) -> None:

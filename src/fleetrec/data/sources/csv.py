@@ -1,4 +1,4 @@
-"""Text in columns, parted by one byte: CSV, tab separated and the like."""
+"""Text in columns, separated by one byte: CSV, tab separated and the like."""
 
 import csv
 import dataclasses
@@ -9,13 +9,12 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.csv
 
+from fleetrec.config.dataset_features import dataset_features
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block
-from fleetrec.data.columns import BadColumnError, RowDecoder, needed_columns, to_bad_row
-from fleetrec.data.feature_columns import FeatureDecoder
+from fleetrec.data.columns import RowValues, assemble, to_bad_row
 from fleetrec.data.files import DataFile
-from fleetrec.data.lists import Columns, assemble
 from fleetrec.data.source import BadRowError, FileSlice, RowChunk, Source
 from fleetrec.data.text import (
     TextChunk,
@@ -24,20 +23,21 @@ from fleetrec.data.text import (
     line_of,
     read_text,
 )
-from fleetrec.data.text_cells import TextDecoder, to_byte
+from fleetrec.features.column import BadValueError
+from fleetrec.features.feature_set import FeatureSet
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CsvChunk(TextChunk):
-    """Whole lines, and what the columns of their file are called."""
+    """Whole lines, and the names of their columns."""
 
     columns: tuple[str, ...]
 
 
 class _BadLineError(Exception):
-    """A line that cannot be cut into cells."""
+    """A line that cannot be split into cells."""
 
     def __init__(self, row: int, text: str, reason: str) -> None:
         super().__init__(f"{text[:80]!r}: {reason}")
@@ -45,23 +45,23 @@ class _BadLineError(Exception):
 
 
 class Csv(Source, name="csv"):
-    """Cuts lines by pyarrow, and leaves the cells as text until it is known what they are for."""
+    """Splits lines by pyarrow into cells of text, which the features parse."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv",)
     applies_id_rules = True
     takes_text_table = True
-    prefixes: ClassVar[Mapping[str, bytes]] = {}  # behind which the text of features is hashed
+    prefixes: ClassVar[Mapping[str, str]] = {}  # hashed in front of the text of a feature
 
     def __init__(self, options: DatasetOptions) -> None:
         super().__init__(options)
         table = options.text_table
-        self._decoder: RowDecoder = (
-            FeatureDecoder(options)
-            if options.features
-            else TextDecoder(options, prefixes=self.prefixes)
+        self._features = FeatureSet(
+            dataset_features(options, has_text_cells=True, prefixes=self.prefixes)
         )
-        self._separator = to_byte(table.separator, options, key="separator") or b","
-        self._quote = to_byte(table.quote, options, key="quote")
+        self._separator = _to_byte(table.separator, options, key="separator") or b","
+        self._quote = _to_byte(table.quote, options, key="quote")
+        _to_byte(table.list_separator, options, key="list_separator")
+        _to_byte(table.weight_separator, options, key="weight_separator")
         marks = [table.separator, table.quote, table.list_separator, table.weight_separator]
         given = [mark for mark in marks if mark]
         if len(set(given)) < len(given):
@@ -102,7 +102,7 @@ class Csv(Source, name="csv"):
                 row = sum(p.num_rows for p in chunks[:index]) + error.row
                 message = f"{self._place(chunk, error.row)}: {error}"
                 raise BadRowError(message, row=row) from None
-            except BadColumnError as fault:
+            except BadValueError as fault:
                 place = self._place(chunk, fault.row)
                 raise to_bad_row(fault, place=place, chunks=chunks, index=index) from None
         return assemble(self.options, parts)
@@ -122,7 +122,7 @@ class Csv(Source, name="csv"):
             quoting=csv.QUOTE_MINIMAL if self._quote else csv.QUOTE_NONE,
         )
         _check_different(names, where=f"{file.path}:1")
-        if not needed_columns(self.options, names)[0]:
+        if not self._features.split_columns(names)[0]:
             raise DataError(
                 f"{file.path}:1: expected a line that names the columns, got {text[:80]!r}, in "
                 "which no declared feature is; if the file has no such line, give the columns"
@@ -134,11 +134,11 @@ class Csv(Source, name="csv"):
         has_header = not self.options.text_table.columns and chunk.file_slice.begin == 0
         return f"{file.path}:{line + has_header}"
 
-    def _decode_chunk(self, chunk: CsvChunk) -> Columns:
-        needed, undeclared = needed_columns(self.options, chunk.columns)
+    def _decode_chunk(self, chunk: CsvChunk) -> RowValues:
+        needed, undeclared = self._features.split_columns(chunk.columns)
         text = bytes(chunk.text)
         if text.startswith(BYTE_ORDER_MARK) and chunk.end > len(text):
-            text = BYTE_ORDER_MARK + text  # a mark is dropped, and here it is none
+            text = BYTE_ORDER_MARK + text  # pyarrow drops a leading mark; here it is data
         text, num_empty = self._fill_empty_lines(text, len(chunk.columns))
         try:
             rows = self._cut_cells(text, chunk.num_rows, chunk.columns, needed)
@@ -146,8 +146,8 @@ class Csv(Source, name="csv"):
             if error.row > 0:  # a bad cell may stand before the bad line
                 self._decode_chunk(chunk.take(error.row)[0])
             raise
-        columns = self._decoder.decode(rows, undeclared=undeclared)
-        return dataclasses.replace(columns, num_empty=num_empty)
+        values = self._features.transform_rows(rows)
+        return RowValues(values=values, undeclared=undeclared, num_empty=num_empty)
 
     def _fill_empty_lines(self, text: bytes, num_columns: int) -> tuple[bytes, int]:
         """Make empty lines rows of empty cells, which pyarrow would leave out."""
@@ -165,7 +165,7 @@ class Csv(Source, name="csv"):
             row = text.count(b"\n", 0, stray.start())
             raise _BadLineError(row, _line(text, row), "a carriage return within a line")
         has_quotes = self._quote is not None and self._quote in text
-        if has_quotes:  # a line more, which an open quote in the last one would swallow
+        if has_quotes:  # one more line: an open quote in the last one would swallow it
             end = b"" if text.endswith(b"\n") else b"\n"
             text += end + (self._separator * (len(columns) - 1) or b"-") + b"\n"
         rows = self._parse(text, columns, needed)
@@ -213,13 +213,13 @@ class Csv(Source, name="csv"):
     def _open_quote(
         self, text: bytes, num_rows: int, columns: Sequence[str], needed: Sequence[str]
     ) -> _BadLineError:
-        """Find the first line that does not end where it should, by halving."""
+        """Find the first line with an open quote, by bisection."""
         lines = text.splitlines(keepends=True)
-        low, high = 0, num_rows  # so many lines are good; so many are not
+        low, high = 0, num_rows  # ``low`` lines are good, ``high`` are not
         while high - low > 1:
             middle = (low + high) // 2
-            file_slice = b"".join(lines[:middle]) + lines[-1]
-            is_good = self._parse(file_slice, columns, needed).num_rows == middle + 1
+            head = b"".join(lines[:middle]) + lines[-1]
+            is_good = self._parse(head, columns, needed).num_rows == middle + 1
             low, high = (middle, high) if is_good else (low, middle)
         return _BadLineError(low, _line(text, low), "a quote is not closed in its line")
 
@@ -232,3 +232,15 @@ def _check_different(names: Sequence[str], *, where: str) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"{where}: expected columns with different names, got {twice[0]!r} twice")
+
+
+def _to_byte(text: str | None, options: DatasetOptions, *, key: str) -> bytes | None:
+    """Return a separator as a byte; None for none."""
+    if not text:
+        return None
+    encoded = text.encode()
+    if len(encoded) != 1 or encoded in b"\r\n":
+        raise DataError(
+            f"data set {options.name}: {key}: expected one byte that ends no line, got {text!r}"
+        )
+    return encoded

@@ -7,7 +7,7 @@ from fleetrec.data.svm import build_svm_parser
 
 
 class Libffm(ParsedLines, Source, name="libffm"):
-    """Every declared field is a feature of weighted ids; slots are called as the fields are."""
+    """Every declared field is a feature of weighted ids; its slot has the name of the field."""
 
     suffixes = (".libffm", ".ffm")
 

@@ -6,48 +6,38 @@ from collections.abc import Generator, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet
 
+from fleetrec.config.dataset_features import dataset_features
 from fleetrec.config.job import DatasetOptions
-from fleetrec.data.arrow_cells import ArrowDecoder, check_schema
 from fleetrec.data.block import Block
-from fleetrec.data.columns import (
-    BadColumnError,
-    RowDecoder,
-    TableChunk,
-    needed_columns,
-    to_bad_row,
-)
-from fleetrec.data.feature_columns import FeatureDecoder
+from fleetrec.data.columns import TableChunk, decode_tables
 from fleetrec.data.files import DataFile, storage_errors
-from fleetrec.data.lists import assemble
 from fleetrec.data.prefetch import Background
 from fleetrec.data.source import FileSlice, RowChunk, Source
+from fleetrec.features.feature_set import FeatureSet
 
-MAX_PIECE_ROWS = 1 << 15
-PIECE_BYTES = 1 << 25  # about, when decoded
+MAX_CHUNK_ROWS = 1 << 15
+CHUNK_BYTES = 1 << 25  # approximate, when decoded
 
 
 class Parquet(Source, name="parquet"):
-    """Reads the columns that are declared, as they are stored. A place is the number of a row."""
+    """Reads the columns that are declared, as they are stored. A position is the index of a row."""
 
     suffixes = (".parquet", ".pq")
     applies_id_rules = True
 
     def __init__(self, options: DatasetOptions) -> None:
         super().__init__(options)
-        self._decoder: RowDecoder = (
-            FeatureDecoder(options) if options.features else ArrowDecoder(options)
-        )
+        self._features = FeatureSet(dataset_features(options))
 
     def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[TableChunk]:
         """Yield the rows of row groups; pyarrow decodes the columns on all cores."""
         with storage_errors(file_slice.file.path, doing="read"), _opened(file_slice.file) as file:
             schema = file.schema_arrow
-            if not self.options.features:
-                check_schema(self.options, schema, where=file_slice.file.path)
-            needed, undeclared = needed_columns(self.options, schema.names)
+            self._features.check_schema(schema, where=file_slice.file.path)
+            needed, undeclared = self._features.split_columns(schema.names)
             end = file.metadata.num_rows if file_slice.end is None else file_slice.end
             batches = _batches(file, needed, begin=offset, end=end)
-            # A chunk makes many batches: the next one is read while these are understood.
+            # A chunk makes many batches: the next one is read while these are decoded.
             with Background(batches, num_ahead=1, name="parquet") as ahead:
                 for begin, rows in ahead:
                     yield TableChunk(
@@ -70,20 +60,16 @@ class Parquet(Source, name="parquet"):
 
     def decode(self, chunks: Sequence[RowChunk]) -> Block:
         """Return the samples, or raise an error that names file, row and column."""
-        parts = []
-        for index, chunk in enumerate(chunks):
-            assert isinstance(chunk, TableChunk)
-            try:
-                parts.append(self._decoder.decode(chunk.rows, undeclared=chunk.undeclared))
-            except BadColumnError as fault:
-                place = f"{chunk.file_slice.file.path}: row {chunk.begin + fault.row + 1}"
-                raise to_bad_row(fault, place=place, chunks=chunks, index=index) from None
-        return assemble(self.options, parts)
+        return decode_tables(self._features, chunks, self.options, place=_place)
+
+
+def _place(chunk: TableChunk, row: int) -> str:
+    return f"{chunk.file_slice.file.path}: row {chunk.begin + row + 1}"
 
 
 @contextlib.contextmanager
 def _opened(file: DataFile) -> Iterator[pa.parquet.ParquetFile]:
-    """Open a file; of one behind a URL only the wanted stretches are fetched."""
+    """Open a file; behind a URL, only the needed byte ranges are fetched."""
     if not file.is_remote:
         with pa.parquet.ParquetFile(file.path) as opened:
             yield opened
@@ -103,7 +89,7 @@ def _batches(
             at += num_rows
             continue
         for rows in file.iter_batches(
-            batch_size=_piece_rows(file, group), row_groups=[group], columns=columns
+            batch_size=_chunk_rows(file, group), row_groups=[group], columns=columns
         ):
             skip = max(0, begin - at)
             kept = rows.slice(skip, max(0, end - at - skip))
@@ -112,8 +98,8 @@ def _batches(
             at += rows.num_rows
 
 
-def _piece_rows(file: pa.parquet.ParquetFile, group: int) -> int:
-    """Return how many rows make a chunk of a handy size."""
+def _chunk_rows(file: pa.parquet.ParquetFile, group: int) -> int:
+    """Return the number of rows of a chunk."""
     metadata = file.metadata.row_group(group)
     row_bytes = max(1, int(metadata.total_byte_size) // max(1, int(metadata.num_rows)))
-    return max(1, min(MAX_PIECE_ROWS, PIECE_BYTES // row_bytes))
+    return max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // row_bytes))

@@ -1,4 +1,4 @@
-"""Files that go through a program of the user's: it reads a file and prints wire text."""
+"""Files that are piped through a user's program, which prints wire text."""
 
 from collections.abc import Iterator
 
@@ -13,9 +13,9 @@ from fleetrec.data.text import TextChunk, chunks_of
 
 
 class Pipe(ParsedLines, Source, name="pipe"):
-    """Runs the program once per file; places are bytes of what it prints.
+    """Runs the program once per file; positions are bytes of its output.
 
-    To go on in the middle, the program runs again and what it prints first is passed over.
+    To resume, the program runs again and the first part of its output is skipped.
     """
 
     def __init__(self, options: DatasetOptions) -> None:
@@ -32,7 +32,7 @@ class Pipe(ParsedLines, Source, name="pipe"):
             yield from chunks_of(file_slice, buffers, offset=offset, row=row)
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
-        """Return None: what a program prints has no place that is known before."""
+        """Return None: the output of a program can only be read from the beginning."""
         del file, fraction
         return None
 

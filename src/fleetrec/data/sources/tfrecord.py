@@ -21,7 +21,7 @@ ALL = 1 << 62
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordChunk(RowChunk):
-    """Whole records; their lengths are checked, their bytes not yet."""
+    """Whole records whose lengths, but not contents, are checked."""
 
     data: memoryview
     num_records: int
@@ -34,7 +34,7 @@ class RecordChunk(RowChunk):
 
     @property
     def begin(self) -> int:
-        """Return where the first record begins in the file, or in what it decompresses to."""
+        """Return where the first record begins in the (decompressed) file."""
         return self.end - len(self.data)
 
     def take(self, max_rows: int) -> tuple[Self, Self | None]:

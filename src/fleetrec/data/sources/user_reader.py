@@ -1,4 +1,4 @@
-"""Files that a reader of the user's own understands; `fleetrec.reader` says what one is."""
+"""Files that a user's own reader decodes; see `fleetrec.reader`."""
 
 import dataclasses
 import itertools
@@ -19,12 +19,12 @@ from fleetrec.data.source import BadRowError, FileSlice, RowChunk, Source
 from fleetrec.data.text import TextChunk, cut_text, line_of, read_text
 from fleetrec.data.user_code import cached_reader, explain, has_own, load_reader
 
-SAMPLES_PER_PIECE = 1024
+SAMPLES_PER_CHUNK = 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SampleChunk(RowChunk):
-    """Samples as the reader made them; places count samples of the file."""
+    """Samples from the reader; positions are indexes of samples in the file."""
 
     samples: tuple[Any, ...]
 
@@ -48,10 +48,10 @@ class SampleChunk(RowChunk):
 
 
 class UserReader(Source, name="user_reader"):
-    """Lends lines or files to the user's code, which is loaded anew in every process.
+    """Passes lines or files to the user's code, which is loaded in every process.
 
-    A reader of lines understands (`decode`), so that several processes can do it; a reader of files
-    reads (`read`), and makes batches of its own if it likes.
+    A reader of lines decodes (`decode`), so that several processes can do it; a reader of files
+    reads (`read`), and may make batches of its own.
     """
 
     def __init__(self, options: DatasetOptions, *, reader: Any = None) -> None:
@@ -60,7 +60,7 @@ class UserReader(Source, name="user_reader"):
         self._path = Path(options.reader.path)
         self._reader = load_reader(options.reader) if reader is None else reader
         self._read_file = self._file_reader()
-        self._lock = threading.Lock()  # the user's code knows nothing of threads
+        self._lock = threading.Lock()  # the user's code may not be thread-safe
         self.decodes_in_python = self._read_file is None
         self.reads_in_python = self._read_file is not None
         self.rows_map_to_many_samples = self._read_file is None
@@ -69,7 +69,7 @@ class UserReader(Source, name="user_reader"):
             self.options = self._derived(options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as options: the code is loaded where it is used, once per process."""
+        """Pickle the options only: the code is loaded once per process."""
         return _in_this_process, (self.options,)
 
     def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[RowChunk]:
@@ -99,17 +99,17 @@ class UserReader(Source, name="user_reader"):
             block = build_block(samples, self.options)
         except BadSampleError as error:
             raise self._bad_row(chunks, rows[error.sample], str(error)) from None
-        if failure is not None:  # now that all before it is known to be good
+        if failure is not None:  # all samples before it are good
             raise failure
         return block
 
     @property
     def _order(self) -> tuple[str, ...]:
-        """Return the features as samples without names have them."""
+        """Return the features in the order of samples without names."""
         return (*(slot.name for slot in self.options.dense), *self.options.sparse)
 
     def _file_reader(self) -> Callable[[DataFile], Iterator["_Batch"]] | None:
-        """Return what makes samples of a whole file; None if the reader takes lines."""
+        """Return a function that makes samples of a whole file; None if the reader takes lines."""
         reader = self._reader
         if has_own(reader, "generate_batch_from_trainfiles"):
             return self._own_batches
@@ -141,7 +141,7 @@ class UserReader(Source, name="user_reader"):
     def _file_samples(self, file: DataFile) -> Iterator["_Batch"]:
         read = getattr(self._reader, "read", self._reader)
         items = iter(read(file.path))
-        while some := list(itertools.islice(items, SAMPLES_PER_PIECE)):
+        while some := list(itertools.islice(items, SAMPLES_PER_CHUNK)):
             samples: list[Any] = []
             for item in some:
                 samples += item.to_pylist() if isinstance(item, pa.RecordBatch) else [item]
@@ -164,7 +164,7 @@ class UserReader(Source, name="user_reader"):
                     file_slice=file_slice,
                     first_row=end - len(samples),
                     end=end,
-                    fraction=0.0,  # nobody knows how much is still to come
+                    fraction=0.0,  # the number of samples is unknown
                     is_whole_batch=batch.is_whole,
                     samples=tuple(samples),
                 )
@@ -203,7 +203,7 @@ class UserReader(Source, name="user_reader"):
     def _samples_of(self, line: bytes) -> Iterator[Any]:
         for sample in _called(self._reader.generate_sample(line.decode())):
             if sample is not None:
-                # A zip is gone once it was looked at.
+                # A zip object can be iterated only once.
                 yield sample if isinstance(sample, Mapping) else list(sample)
 
     def _bad_row(self, chunks: Sequence[RowChunk], row: int, reason: str) -> BadRowError:
@@ -221,7 +221,7 @@ class UserReader(Source, name="user_reader"):
         return BadRowError(f"{where}: {reason}", row=row)
 
     def _derived(self, options: DatasetOptions) -> DatasetOptions:
-        """Declare what the first sample of the data has."""
+        """Declare the features of the first sample."""
         for file in list_files(options.data_path):
             file_slice = FileSlice(file=file, num_bytes=file.num_bytes)
             for chunk in self.read(file_slice, offset=0, row=0):

@@ -3,14 +3,21 @@ from pathlib import Path
 import pytest
 
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
-from fleetrec.config.processes import Processes
+from fleetrec.config.processes import Processes, started_processes
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.place import Place
 from fleetrec.models.pipeline_classes import pipeline_classes
 from making_pipelines import MODELS, write_pipeline
 
 PATHS = {"train": Path("train.csv"), "eval": Path("eval.csv")}
 NUM_STEPS = 200  # of the pipelines that are made here
 FOUR = Processes(num_workers=4)
+FOUR_OF_FOUR = Processes(num_workers=4, num_gpus=4)
+STARTED_ON_TWO_GPUS = Processes(num_workers=8, is_local=False, num_gpus=2)
+
+SECOND_OPTIMIZER = """optimizer_config {
+  adam_optimizer { learning_rate { constant_learning_rate { learning_rate: 0.1 } } }
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +111,87 @@ def test_every_gpu_of_a_mirrored_worker_is_a_rank(decoded):
     assert decoded(text, started).runs[0].cluster.num_workers == 4, "the launcher has counted"
 
 
+@pytest.mark.parametrize(
+    ("train_config", "processes", "device"),
+    [
+        ("", Processes(num_gpus=2), ("gpu", (0,))),
+        ("num_gpus_per_worker: 0", Processes(num_gpus=2), ("cpu", (0,))),
+        ("train_distribute: MirroredStrategy num_gpus_per_worker: 2", 2, ("gpu", (0, 1))),
+        ("train_distribute: MirroredStrategy num_gpus_per_worker: 4", 2, ("gpu", (0, 1, 2, 3))),
+        (
+            "train_distribute: HorovodStrategy",
+            Processes(num_workers=3, num_gpus=4),
+            ("gpu", (0, 1, 2)),
+        ),
+        ("train_distribute: HorovodStrategy num_gpus_per_worker: 0", FOUR_OF_FOUR, ("cpu", (0,))),
+        ("train_distribute: SokStrategy", STARTED_ON_TWO_GPUS, ("gpu", (0, 1))),
+        ("", FOUR_OF_FOUR, ("cpu", (0,))),  # with servers
+        ("train_distribute: PSStrategy", FOUR_OF_FOUR, ("cpu", (0,))),
+        ("train_distribute: MirroredStrategy", Processes(), ("cpu", (0,))),
+    ],
+)
+def test_gpus_are_used_where_they_are(decoded, train_config, processes, device):
+    if isinstance(processes, int):
+        processes = Processes(num_gpus=processes)
+    (run,) = decoded(train_config, processes).runs
+    assert (run.device.kind, run.device.gpus) == device
+
+
+@pytest.mark.parametrize(
+    ("train_config", "processes", "text"),
+    [
+        ("train_distribute: MirroredStrategy", Processes(), "no GPU found, training on the CPU"),
+        ("train_distribute: HorovodStrategy", FOUR, "no GPU found, training on the CPU"),
+        ("train_distribute: SokStrategy", FOUR, "no GPU found, training on the CPU"),
+        ("num_gpus_per_worker: 1", Processes(), "no GPU found, training on the CPU"),
+        ("num_gpus_per_worker: 1", FOUR, "workers with servers train on the CPU"),
+        ("", FOUR_OF_FOUR, "workers with servers train on the CPU"),
+        ("", Processes(), None),
+        ("", FOUR, None),
+        ("num_gpus_per_worker: 0", Processes(num_gpus=1), None),
+        ("train_distribute: HorovodStrategy num_gpus_per_worker: 0", FOUR, None),
+        ("train_distribute: HorovodStrategy", FOUR_OF_FOUR, None),
+    ],
+)
+def test_gpus_that_are_not_used_are_noticed(decoded, train_config, processes, text):
+    told = [n for n in decoded(train_config, processes).notices if " the CPU" in n]
+    assert [notice.partition("num_gpus_per_worker: ")[2] for notice in told] == (
+        [text] if text else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("train_config", "processes", "field"),
+    [
+        ("gradient_clipping_by_norm: 1.0", FOUR, "gradient_clipping_by_norm"),
+        (
+            "train_distribute: HorovodStrategy gradient_clipping_by_norm: 1.0",
+            FOUR,
+            "gradient_clipping_by_norm",
+        ),
+        (SECOND_OPTIMIZER, FOUR, "optimizer_config[1]"),
+        (
+            f"train_distribute: PSStrategy {SECOND_OPTIMIZER}",
+            FOUR,
+            "optimizer_config[1]",
+        ),
+    ],
+)
+def test_what_several_processes_cannot_do_is_refused_before_they_start(
+    decoded, train_config, processes, field
+):
+    with pytest.raises(ConfigError) as caught:
+        decoded(train_config, processes)
+    (problem,) = caught.value.problems
+    assert f"train_config.{field}: " in problem
+    decoded(train_config, Processes())
+
+
+def test_several_optimizers_are_taken_without_servers(decoded):
+    (run,) = decoded(f"train_distribute: HorovodStrategy {SECOND_OPTIMIZER}").runs
+    assert len(run.phases[0].update.optimizers) == 2
+
+
 def test_a_key_value_strategy_lets_tables_grow(decoded):
     def sizes(strategy):
         (run,) = decoded(f"train_distribute: {strategy}").runs
@@ -118,13 +206,13 @@ def test_a_key_value_strategy_lets_tables_grow(decoded):
 
 def test_fields_that_a_strategy_does_not_read_are_noticed(decoded):
     def notices(text, field):
-        return [n for n in decoded(text).notices if f"train_config.{field}" in n]
+        return [n for n in decoded(text, FOUR_OF_FOUR).notices if f"train_config.{field}" in n]
 
     text = "train_distribute: HorovodStrategy sync_replicas: true num_gpus_per_worker: 2"
     (notice,) = notices(text, "sync_replicas")
     assert "has no effect: all processes of HorovodStrategy make every step together" in notice
     (notice,) = notices(text, "num_gpus_per_worker")
-    assert notice.endswith("has no effect with HorovodStrategy")
+    assert notice.endswith("more than 1 has no effect with HorovodStrategy")
     (notice,) = notices("train_distribute: PSStrategy sync_replicas: true", "sync_replicas")
     assert "workers of PSStrategy never wait for each other" in notice
     assert not notices("train_distribute: HorovodStrategy sync_replicas: false", "sync_replicas")
@@ -135,3 +223,20 @@ def test_a_strategy_of_another_platform_is_refused_by_name(decoded):
         decoded("train_distribute: ExascaleStrategy")
     (problem,) = caught.value.problems
     assert "train_config.train_distribute: ExascaleStrategy needs a platform of its own" in problem
+
+
+def test_workers_that_a_launcher_started_without_servers_are_ranks(decoded):
+    started = Processes(num_workers=4, num_servers=0, is_local=False)
+    job = decoded(processes=started)
+    (run,) = job.runs
+    assert (run.engine, run.cluster.fleet_mode) == ("cluster", "collective")
+    assert run.num_steps == NUM_STEPS
+    (notice,) = [notice for notice in job.notices if "train_distribute" in notice]
+    assert notice.endswith("no servers: 4 ranks make every step together")
+
+
+def test_workers_that_a_launcher_started_with_servers_push_to_them(decoded):
+    place = Place(num_workers=4, server_endpoints=("a:1", "b:1"))
+    (run,) = decoded(processes=started_processes(place)).runs
+    assert (run.engine, run.cluster.fleet_mode, run.cluster.num_servers) == ("cluster", "ps", 2)
+    assert run.num_steps == NUM_STEPS / 4

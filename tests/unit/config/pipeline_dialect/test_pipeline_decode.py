@@ -60,6 +60,11 @@ BROKEN = {
         "train_distribute: ExascaleStrategy",
         "train_config.train_distribute: ExascaleStrategy needs a platform of its own",
     ),
+    "names for a checkpoint that is not given": (
+        "num_steps: 200",
+        'num_steps: 200 fine_tune_ckpt_var_map: "names.txt"',
+        "train_config.fine_tune_ckpt_var_map: given without fine_tune_checkpoint",
+    ),
     "two cadences": (
         "save_checkpoints_steps: 100",
         "save_checkpoints_steps: 100 save_checkpoints_secs: 60",

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from fleetrec._native import fingerprint64
-from fleetrec.config.job import DenseSlot, IdRule, TextTableOptions
+from fleetrec.config.features import IdRule
+from fleetrec.config.job import DenseSlot, TextTableOptions
 from fleetrec.core.errors import DataError
 from fleetrec.data.source import BadRowError, FileSlice
 from making_data import make_source, read_block, read_chunks, write_text

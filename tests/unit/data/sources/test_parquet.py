@@ -14,7 +14,7 @@ def write(path, columns, **options):
 
 
 def test_pieces_stay_small_where_rows_are_large(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "PIECE_BYTES", 1 << 16)
+    monkeypatch.setattr(parquet, "CHUNK_BYTES", 1 << 16)
     lists = [list(range(i, i + 1000)) for i in range(100)]
     path = write(tmp_path / "t.parquet", {"f": lists}, use_dictionary=False)
     source, (file,) = make_source(path, sparse=("f",), dense=())

@@ -3,11 +3,12 @@ import pyarrow as pa
 import pytest
 
 from fleetrec._native import fingerprint64
+from fleetrec.config.dataset_features import dataset_features
 from fleetrec.config.job import DenseSlot
 from fleetrec.core.errors import DataError
-from fleetrec.data.arrow_cells import ArrowDecoder, check_schema
-from fleetrec.data.columns import BadColumnError
-from fleetrec.data.lists import assemble
+from fleetrec.data.columns import RowValues, assemble
+from fleetrec.features.column import BadValueError
+from fleetrec.features.feature_set import FeatureSet
 from making_data import make_options
 
 
@@ -19,8 +20,9 @@ def decode(column, *, width=None, padding=0, sliced=False):
     sparse = ("f",) if width is None else ()
     options = make_options("x", sparse=sparse, dense=dense, padding=padding)
     rows = pa.record_batch([column], ["f"])
-    check_schema(options, rows.schema, where="file")
-    return assemble(options, [ArrowDecoder(options).decode(rows)])
+    features = FeatureSet(dataset_features(options))
+    features.check_schema(rows.schema, where="file")
+    return assemble(options, [RowValues(values=features.transform_rows(rows))])
 
 
 def ids(block):
@@ -119,7 +121,7 @@ def test_every_type_of_numbers(values, kind, expected, sliced):
     ],
 )
 def test_a_number_that_is_not_finite_is_refused(values, kind, message):
-    with pytest.raises(BadColumnError, match=message) as caught:
+    with pytest.raises(BadValueError, match=message) as caught:
         decode(pa.array(values, kind), width=1)
     assert caught.value.row == 1
 
@@ -133,14 +135,14 @@ def test_a_number_that_is_not_finite_is_refused(values, kind, message):
     ],
 )
 def test_a_bad_vector_is_refused(row, message):
-    with pytest.raises(BadColumnError, match=message) as caught:
+    with pytest.raises(BadValueError, match=message) as caught:
         decode(pa.array([[1.0, 2.0], None, row], pa.list_(pa.float64())), width=2)
     assert caught.value.row == 2
 
 
 def test_a_weight_that_is_not_finite_is_refused():
     column = pa.array([[], [("a", 1.0)], [("a", float("inf"))]], pa.map_(pa.string(), pa.float32()))
-    with pytest.raises(BadColumnError, match="'inf': weight: expected a finite") as caught:
+    with pytest.raises(BadValueError, match="'inf': weight: expected a finite") as caught:
         decode(column)
     assert caught.value.row == 2
 
@@ -173,4 +175,5 @@ def test_a_column_that_holds_no_numbers_is_refused(kind):
 def test_columns_of_the_same_name_are_refused():
     schema = pa.schema([("f", pa.int64()), ("f", pa.int64())])
     with pytest.raises(DataError, match=r"^file: .*'f' twice"):
-        check_schema(make_options("x", sparse=("f",), dense=()), schema, where="file")
+        features = FeatureSet(dataset_features(make_options("x", sparse=("f",), dense=())))
+        features.check_schema(schema, where="file")

@@ -71,7 +71,8 @@ def test_text_is_no_number_of_a_bucket():
     feature = make("id", buckets=BucketOptions(num_buckets=10))
     with pytest.raises(BadValueError, match="expected a whole number") as caught:
         transform(feature, column(["3", "x7"]))
-    assert (caught.value.row, caught.value.text, caught.value.column) == (1, "x7", "x")
+    assert caught.value.row == 1
+    assert str(caught.value).startswith("column 'x': 'x7': ")
 
 
 def test_a_vocabulary_counts_from_zero_and_others_are_zero(tmp_path):
@@ -86,7 +87,7 @@ def test_a_vocabulary_counts_from_zero_and_others_are_zero(tmp_path):
 
 
 def test_a_vocabulary_that_cannot_be_read_is_an_error():
-    with pytest.raises(DataError, match=r"vocab_file nowhere\.txt: cannot be read"):
+    with pytest.raises(DataError, match=r"vocabulary nowhere\.txt: cannot be read"):
         make("id", buckets=BucketOptions(vocabulary_path="nowhere.txt"))
 
 
@@ -109,7 +110,8 @@ def test_weights_may_stand_in_a_column_of_their_own():
     assert found.weights.tolist() == [1.0, 2.0, 3.0]
     with pytest.raises(BadValueError, match="expected 2 weights") as caught:
         transform(feature, column(["a", "a|b"]), column(["1", "2"], name="w"))
-    assert (caught.value.row, caught.value.column) == (1, "w")
+    assert caught.value.row == 1
+    assert "column 'w': " in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["a:x", "a:nan", "a:"])
@@ -199,7 +201,8 @@ def test_numbers_without_buckets_are_weights_of_their_places():
 def test_a_cell_that_is_no_number_is_named():
     with pytest.raises(BadValueError) as caught:
         transform(make("raw", is_dense=True), column(["1", "many"]))
-    assert (caught.value.row, caught.value.text) == (1, "many")
+    assert caught.value.row == 1
+    assert ": 'many': " in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

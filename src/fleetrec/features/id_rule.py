@@ -1,26 +1,24 @@
-"""From values to ids, the same way in every format.
+"""Rules of id lists: from a value to its id, the same way in every format.
 
-An integer is its own id. Text that reads as an integer of 64 bits is that integer; other text is
-its fingerprint. What a rule says (a vocabulary, or a number of buckets) comes after that.
+An integer is its own id. Text that reads as a 64-bit integer is that integer; other text is its
+fingerprint. A rule (a vocabulary, or a number of buckets) is applied to that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from fleetrec._native import parse_id_cells
-from fleetrec.config.job import DatasetOptions, IdRule
+from fleetrec.config.features import IdRule
 from fleetrec.core.errors import DataError
-from fleetrec.data.files import read_lines
 from fleetrec.features.text import text_buffers
-
-Ids = npt.NDArray[np.int64]
+from fleetrec.features.values import Ids
+from fleetrec.features.vocabulary import read_vocabulary
 
 
 class IdMap:
-    """The rule of one feature, ready for use; without a rule ids stay as they are."""
+    """The rule of one feature, ready for use; an empty rule changes nothing."""
 
     def __init__(self, rule: IdRule, *, where: str) -> None:
         self._buckets = rule.buckets
@@ -53,22 +51,6 @@ class IdMap:
         return ids
 
 
-def build_id_maps(options: DatasetOptions) -> Mapping[str, IdMap]:
-    """Return the map of every sparse feature."""
-    for name in options.id_rules:
-        if name not in options.sparse:
-            raise DataError(
-                f"data set {options.name}: a rule for ids of {name!r}, which is no sparse feature; "
-                f"known: {', '.join(options.sparse)}"
-            )
-    return {
-        name: IdMap(
-            options.id_rules.get(name, IdRule()), where=f"data set {options.name}: feature {name!r}"
-        )
-        for name in options.sparse
-    }
-
-
 def text_ids(column: pa.Array) -> Ids:
     """Return the ids of the cells of a text column that are not empty."""
     ids, _, _ = parse_id_cells(
@@ -85,9 +67,7 @@ def _vocabulary(rule: IdRule, *, where: str) -> tuple[Sequence[str], str]:
     elif rule.vocabulary:
         raise DataError(f"{where}: expected a vocabulary or the path of one, got both; remove one")
     else:
-        values, source = read_lines(rule.vocabulary_path), rule.vocabulary_path
-        if not values:
-            raise DataError(f"{source}: the vocabulary of {where} is empty")
+        values, source = read_vocabulary(rule.vocabulary_path), rule.vocabulary_path
     if "" in values:
         raise DataError(f"{source}: value {values.index('') + 1} is empty; remove it")
     return values, source

@@ -3,9 +3,10 @@ import pyarrow as pa
 import pytest
 
 from fleetrec._native import fingerprint64
-from fleetrec.config.job import IdRule
+from fleetrec.config.dataset_features import dataset_features
+from fleetrec.config.features import IdRule
 from fleetrec.core.errors import DataError
-from fleetrec.data.ids import IdMap, build_id_maps, text_ids
+from fleetrec.features.id_rule import IdMap, text_ids
 from making_data import make_options
 
 
@@ -64,7 +65,7 @@ def test_a_rule_that_cannot_be_is_refused(rule, message):
 
 def test_an_empty_vocabulary_file_is_refused(tmp_path):
     (tmp_path / "v").touch()
-    with pytest.raises(DataError, match="vocabulary of feature 'f' is empty"):
+    with pytest.raises(DataError, match=r"vocabulary .*/v: is empty; expected one word per line"):
         IdMap(IdRule(vocabulary_path=str(tmp_path / "v")), where="feature 'f'")
 
 
@@ -76,4 +77,4 @@ def test_a_vocabulary_that_is_not_utf8_is_refused(tmp_path):
 
 def test_a_rule_for_an_unknown_feature_is_refused(tmp_path):
     with pytest.raises(DataError, match="'items', which is no sparse feature; known: click"):
-        build_id_maps(make_options(tmp_path, id_rules={"items": IdRule(buckets=3)}))
+        dataset_features(make_options(tmp_path, id_rules={"items": IdRule(buckets=3)}))
