@@ -62,7 +62,7 @@ class RunContract:
         local = str(tmp_path / "local")
         for folder in (place, local):
             inference = f"runner.train.save_inference_path={storage.join(folder, 'inference')}"
-            run(write_config(tmp_path, folder), inference, "runner.train.save_inference_interval=2")
+            run(write_config(tmp_path, folder), inference)
         assert published_names(storage.join(place, "ckpt")) == ["0", "1"]
         last, its = (storage.join(folder, "ckpt/1") for folder in (place, local))
         assert tensors_of(last) == tensors_of(its)

@@ -38,10 +38,11 @@ void Cut::release() {
 }
 
 void Cut::let_go() {
+  if (!content_) return;
   // Freed behind the lock: to give a gigabyte back takes a while.
   const std::shared_ptr<CutContent> content = std::exchange(content_, nullptr);
   const std::lock_guard lock(table_.mutex());
-  if (content && table_.cut_content() == content) table_.set_cut_content(nullptr);
+  if (table_.cut_content() == content) table_.set_cut_content(nullptr);
 }
 
 void commit_cut(Table& table, Cut& cut, std::optional<std::uint64_t> fingerprint) {

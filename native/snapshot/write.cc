@@ -197,12 +197,16 @@ std::vector<WrittenShard> write_shards(CutReader& reader, const ShardHeader& hea
   std::vector<std::optional<WrittenShard>> shards(target.last_shard.value_or(target.num_shards) -
                                                   first);
   try {
-    const std::size_t num_threads = target.num_threads == 0 ? max_threads() : target.num_threads;
-    parallel_for_beside(num_threads, shards.size(), [&](std::size_t s) {
+    const auto write_one = [&](std::size_t s) {
       ShardHeader own = header;
       own.shard = first + static_cast<std::uint32_t>(s);
       shards[s] = write_shard(reader, own, target);
-    });
+    };
+    if (target.num_threads == 0) {
+      parallel_for(shards.size(), write_one);
+    } else {
+      parallel_for_beside(target.num_threads, shards.size(), write_one);
+    }
     if (target.sync) sync_directory(target.directory);
   } catch (...) {
     for (std::size_t s = 0; s < shards.size(); ++s) {

@@ -45,6 +45,17 @@ float* Arena::allocate(std::size_t num_floats) {
   return memory;
 }
 
+void Arena::prefault(std::size_t num_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (blocks_.empty() || used_ + num_bytes > blocks_.back().num_bytes) add_block(num_bytes);
+#ifdef MADV_POPULATE_WRITE
+  constexpr std::size_t kPage = 4096;
+  const std::size_t first = used_ / kPage * kPage;
+  // A wish as well: older systems do not know it.
+  madvise(blocks_.back().first + first, used_ + num_bytes - first, MADV_POPULATE_WRITE);
+#endif
+}
+
 // Blocks grow with the table, so that a small one stays small.
 void Arena::add_block(std::size_t min_bytes) {
   const std::size_t wanted = std::min(std::max(num_bytes_ / 4, kHugePage), kMaxBlock);

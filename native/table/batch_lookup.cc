@@ -133,10 +133,13 @@ void BatchLookup::resolve(Partition& partition, const Occasion& whole_occasion) 
   partition.rows.clear();
   partition.row_of.resize(is_read ? 0 : items.size());
   std::array<Row, kAhead> likely;  // rows of the items to come
+  // All of a row that may have to be copied for a cut.
+  const std::size_t num_floats =
+      table.cut_content() && !is_read ? table.layout().stride() : RowLayout::kHeaderFloats + dim_;
   const auto look_ahead = [&](std::size_t i) {
     if (i >= items.size()) return;
     Row& row = likely[i % kAhead] = table.peek(table.place(items[i].id));
-    if (row) prefetch(row.address(), RowLayout::kHeaderFloats + dim_);
+    if (row) prefetch(row.address(), num_floats);
   };
   for (std::size_t i = 0; i < kAhead; ++i) look_ahead(i);
   for (std::size_t i = 0; i < items.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fleetrec/parallel.h"
+#include "fleetrec/table/vector_math.h"
 
 namespace fleetrec {
 namespace {
@@ -88,8 +89,20 @@ void see_all(Table& table, const Sights& sights) {
     parts[bucket * kNumParts / kNumBuckets].push_back(i);
   }
   const std::lock_guard lock(table.mutex());
+  // All of a row that may have to be copied for a cut.
+  const std::size_t num_floats =
+      table.cut_content() ? table.layout().stride() : RowLayout::kHeaderFloats;
   parallel_for(kNumParts, [&](std::size_t part) {
-    for (const std::size_t i : parts[part]) {
+    const std::vector<std::size_t>& places = parts[part];
+    for (std::size_t at = 0; at < places.size(); ++at) {
+      if (at + 2 * kAhead < places.size()) {
+        table.prefetch_index(to_id(sights.ids[places[at + 2 * kAhead]]));
+      }
+      if (at + kAhead < places.size()) {
+        const Row ahead = table.peek(table.place(to_id(sights.ids[places[at + kAhead]])));
+        if (ahead) prefetch(ahead.address(), num_floats);
+      }
+      const std::size_t i = places[at];
       const std::uint64_t id = to_id(sights.ids[i]);
       const std::uint32_t num_plain = sights.shows[i] - std::min(sights.shows[i], sights.clicks[i]);
       for (std::uint32_t n = 0; n < sights.shows[i]; ++n) {

@@ -17,8 +17,10 @@ from fleetrec.export.inference import plan_inference, sample_batch
 from fleetrec.export.predictor import Predictor
 from fleetrec.models.load import load_model_class
 from fleetrec.nn.batch_norm import BatchNorm
-from fleetrec.train.phase import PhaseRun, build_phase
+from fleetrec.parallel.state import SavedModel
+from fleetrec.train.phase import Phase
 from making import columns_of, run, write_tables
+from making_phases import dense_state, evaluate, phase_of, train
 from tools.promises import MARGIN, PAGE, PROMISE, last_auc, table_rows
 
 MAX_LINES = 120
@@ -41,13 +43,13 @@ def run_options(name) -> RunOptions:
 
 
 @pytest.fixture
-def phase(run_options) -> PhaseRun:
-    return build_phase(run_options.phases[0], run_options)
+def phase(run_options) -> Phase:
+    return phase_of(run_options.phases[0], run_options)
 
 
 @pytest.fixture(scope="module")
 def batch(run_options) -> Batch:
-    phase = build_phase(run_options.phases[0], run_options)
+    phase = phase_of(run_options.phases[0], run_options)
     with phase.loader.epoch(0) as batches:
         return next(batches)
 
@@ -64,65 +66,64 @@ def test_a_model_describes_itself_and_has_a_config_without_arguments(name):
 
 
 def test_outputs_have_one_row_per_sample(phase, batch):
-    outputs = phase.strategy.evaluate(batch).outputs
+    outputs = evaluate(phase, batch)
     assert outputs
     assert all(len(value) == batch.num_samples for value in outputs.values())
 
 
 def test_every_parameter_and_every_table_learns(phase, batch):
-    before = {n: {k: v.clone() for k, v in g.items()} for n, g in phase.strategy.state().items()}
+    before = dense_state(phase)
     for _ in range(3):
-        phase.strategy.train_step(batch)
-    after = phase.strategy.state()
+        train(phase, batch)
+    after = dense_state(phase)
     parameters = dict(phase.model.named_parameters())
     still = [n for n in parameters if torch.equal(before["model"][n], after["model"][n])]
     assert still == []
-    tables = phase.strategy.frozen_rows()
+    tables = phase.state.export_rows()
     assert tables.keys() == phase.model.embedding_collection().tables.keys()
     assert all(len(table["ids"]) > 0 for table in tables.values())
 
 
 def test_the_loss_falls(phase, batch):
-    losses = [float(phase.strategy.train_step(batch).loss) for _ in range(30)]
+    losses = [float(train(phase, batch).loss) for _ in range(30)]
     assert losses[-1] < 0.9 * losses[0]
 
 
 def test_state_round_trips_and_continues_equal(run_options, phase, batch, tmp_path):
-    twin = build_phase(run_options.phases[0], run_options)
+    twin = phase_of(run_options.phases[0], run_options)
     for _ in range(3):
-        phase.strategy.train_step(batch)
-    twin.strategy.train_step(batch)  # so that a round trip cannot pass by chance
-    twin.load_state(phase.state())
-    twin.strategy.load_tables(write_tables(phase.strategy, tmp_path / "half"))
+        train(phase, batch)
+    train(twin, batch)  # so that a round trip cannot pass by chance
+    tables = write_tables(phase.state, tmp_path / "half")
+    twin.state.load(SavedModel(tensors=dense_state(phase), tables=tables), exact=True)
     for step in range(3):
         for one in (phase, twin):
-            torch.manual_seed(step)  # dropout draws from it
-            one.strategy.train_step(batch)
+            train(one, batch, step=step)
     both = {"ours": phase, "theirs": twin}
     ours, theirs = (everything_of(each, tmp_path / name) for name, each in both.items())
     assert ours == theirs
 
 
-def everything_of(phase: PhaseRun, folder: Path) -> dict[str, bytes]:
+def everything_of(phase: Phase, folder: Path) -> dict[str, bytes]:
     """State and tables, to the last bit."""
     tensors = {
-        f"{f}/{n}": t.numpy() for f, group in phase.state().items() for n, t in group.items()
+        f"{f}/{n}": t.numpy() for f, group in dense_state(phase).items() for n, t in group.items()
     }
-    for name, table in write_tables(phase.strategy, folder).items():
+    for name, table in write_tables(phase.state, folder).items():
         tensors |= {f"tables/{name}/{n}": column for n, column in columns_of(table).items()}
     return {name: value.tobytes() for name, value in tensors.items()}
 
 
 def test_outputs_do_not_depend_on_the_split_into_batches(run_options, phase, batch):
-    phase.strategy.train_step(batch)
-    whole = phase.strategy.evaluate(batch).outputs
+    train(phase, batch)
+    whole = evaluate(phase, batch)
     small = _with_batch_size(run_options.phases[0], 7)
-    loader = build_phase(small, run_options).loader
+    loader = phase_of(small, run_options).loader
     parts: dict[str, list[torch.Tensor]] = {name: [] for name in whole}
     num_samples = 0
     with loader.epoch(0) as batches:
         for part in batches:
-            for name, value in phase.strategy.evaluate(part).outputs.items():
+            for name, value in evaluate(phase, part).items():
                 parts[name].append(value)
             num_samples += part.num_samples
             if num_samples >= batch.num_samples:
@@ -138,12 +139,12 @@ def _with_batch_size(phase: PhaseOptions, batch_size: int) -> PhaseOptions:
 
 def test_the_inference_model_gives_the_same_outputs(phase, batch, tmp_path):
     for _ in range(3):
-        phase.strategy.train_step(batch)
+        train(phase, batch)
     planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=())
-    planned.write(tmp_path / "inference", phase.strategy.frozen_rows())
+    planned.write(tmp_path / "inference", phase.state.export_rows())
     predictor = Predictor(tmp_path / "inference")
     feeds = {name: _feed(batch, name) for name in predictor.feeds}
-    for name, value in phase.strategy.evaluate(batch).outputs.items():
+    for name, value in evaluate(phase, batch).items():
         torch.testing.assert_close(
             torch.from_numpy(predictor.predict(feeds)[name]), value, atol=1e-5, rtol=1e-5
         )
@@ -167,23 +168,23 @@ def test_a_model_is_built_from_its_defaults(name, run_options):
     """With the data of its own config; the defaults suit real data, so that they may be large."""
     options = run_options.phases[-1]
     model_class = load_model_class(options.model_path)
-    inputs = build_phase(options, run_options).loader.inputs
+    inputs = phase_of(options, run_options).loader.inputs
     model = model_class(model_class.Config(), inputs=inputs).eval()
     outputs = model(sample_batch(model, inputs))
     assert all(value.isfinite().all() for value in outputs.values())
 
 
 def test_training_differs_from_evaluation_by_dropout_and_batch_norm_only(phase, batch):
-    model, strategy = phase.model, phase.strategy
-    strategy.train_step(batch)
-    want = strategy.evaluate(batch).outputs
-    again = strategy.evaluate(batch).outputs
+    model = phase.model
+    train(phase, batch)
+    want = evaluate(phase, batch)
+    again = evaluate(phase, batch)
     assert all(torch.equal(value, again[name]) for name, value in want.items())
     random = [m for m in model.modules() if isinstance(m, nn.Dropout | BatchNorm) and m.training]
     assert random == []  # evaluated last
     if any(isinstance(m, nn.Dropout) and m.p for m in model.modules()):
         return
-    with_gradient = strategy.train_step(batch).outputs
+    with_gradient = train(phase, batch).outputs
     for name, value in want.items():
         torch.testing.assert_close(with_gradient[name], value)
 
@@ -191,9 +192,8 @@ def test_training_differs_from_evaluation_by_dropout_and_batch_norm_only(phase, 
 def test_samples_without_ids_are_taken(phase, batch):
     """All lists are empty but that of the label."""
     empty = without_ids(batch, {task.label for task in phase.model.tasks})
-    step = phase.strategy.train_step(empty)
-    assert step.loss.isfinite()
-    outputs = phase.strategy.evaluate(empty).outputs
+    assert train(phase, empty).loss.isfinite()
+    outputs = evaluate(phase, empty)
     assert all(value.isfinite().all() for value in outputs.values())
     assert all(p.isfinite().all() for p in phase.model.parameters())
 
@@ -211,8 +211,7 @@ def test_very_long_histories_are_taken(phase, batch):
         long = jagged.values[:1].repeat(NUM_LONG if name in free else first)
         values.append(torch.cat([long, jagged.values[first:]]))
         lengths.append(torch.cat([torch.tensor([len(long)]), jagged.lengths()[1:]]))
-    step = phase.strategy.train_step(with_lists(batch, values, lengths))
-    assert step.loss.isfinite()
+    assert train(phase, with_lists(batch, values, lengths)).loss.isfinite()
     assert all(p.isfinite().all() for p in phase.model.parameters())
 
 

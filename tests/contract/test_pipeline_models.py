@@ -5,7 +5,7 @@ import torch
 
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
 from fleetrec.models.pipeline_classes import pipeline_classes
-from fleetrec.train.phase import build_phase
+from making_phases import evaluate, phase_of, train
 from making_pipelines import MODELS, write_data, write_pipeline
 
 
@@ -20,7 +20,7 @@ def phase(request, tmp_path, paths):
     path = write_pipeline(tmp_path, MODELS[request.param], paths=paths, labels=labels)
     decoded = decode_pipeline(path, classes=pipeline_classes(), changes=Changes(), kind="train")
     (run,) = decoded.job.runs
-    return build_phase(run.phases[0], run)
+    return phase_of(run.phases[0], run)
 
 
 def batches(phase):
@@ -31,28 +31,28 @@ def batches(phase):
 def test_every_parameter_and_every_table_learns(phase):
     before = {name: p.detach().clone() for name, p in phase.model.named_parameters()}
     first, second = batches(phase)[:2]
-    phase.strategy.train_step(first)
-    rows = {name: table["rows"].clone() for name, table in phase.strategy.frozen_rows().items()}
-    phase.strategy.train_step(first)
-    phase.strategy.train_step(second)
+    train(phase, first)
+    rows = {name: table["rows"].clone() for name, table in phase.state.export_rows().items()}
+    train(phase, first)
+    train(phase, second)
     still = [n for n, p in phase.model.named_parameters() if torch.equal(p, before[n])]
     assert still == []
-    after = phase.strategy.frozen_rows()
+    after = phase.state.export_rows()
     assert [n for n in rows if torch.equal(rows[n], after[n]["rows"][: len(rows[n])])] == []
 
 
 def test_evaluation_does_not_depend_on_the_batch_and_changes_nothing(phase):
     batch = batches(phase)[0]
-    phase.strategy.train_step(batch)
+    train(phase, batch)
     state = {name: value.clone() for name, value in phase.model.state_dict().items()}
-    once, again = (phase.strategy.evaluate(batch).outputs for _ in range(2))
+    once, again = (evaluate(phase, batch) for _ in range(2))
     assert all(torch.equal(once[name], again[name]) for name in once)
     assert all(torch.equal(state[n], value) for n, value in phase.model.state_dict().items())
 
 
 def test_outputs_have_one_row_per_sample_and_a_name_for_every_variable(phase):
     batch = batches(phase)[0]
-    outputs = phase.strategy.evaluate(batch).outputs
+    outputs = evaluate(phase, batch)
     assert all(len(value) == batch.num_samples for value in outputs.values())
-    names = [phase.model.variable_name(name) for name in phase.strategy.variables()]
+    names = [phase.model.variable_name(name) for name in phase.state.variables()]
     assert len(set(names)) == len(names)

@@ -6,7 +6,6 @@ import itertools
 
 import pytest
 import torch
-from fleetrec.parallel.single import SingleStrategy
 from torch import nn
 
 from fleetrec.config.job import OptimizerOptions
@@ -15,12 +14,15 @@ from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
+from fleetrec.embedding.lookup import Lookup
 from fleetrec.embedding.table import Initializer, TableConfig
 from fleetrec.export.inference import plan_inference
 from fleetrec.export.predictor import Predictor
 from fleetrec.models import base
+from fleetrec.parallel.state import SavedModel
 from fleetrec.tasks.binary import BinaryTask
 from making import columns_of, write_tables
+from making_groups import solo
 
 NAMES = ("click", "item", "seen", "shops")
 INPUTS = Inputs(sparse=NAMES, dense={"age": (1,)})
@@ -97,16 +99,24 @@ def uneven(values):
     return 0.5 + (values % 3).to(torch.float32)
 
 
+ADAGRAD = OptimizerOptions(name="adagrad", lr=0.1)
+
+
 @pytest.fixture
-def strategy() -> SingleStrategy:
+def member():
     torch.manual_seed(0)
-    options = OptimizerOptions(name="adagrad", lr=0.1)
-    return SingleStrategy(Model(), optimizer=options, device=torch.device("cpu"), seed=0)
+    with solo(model=Model(), optimizer=ADAGRAD) as found:
+        yield found
 
 
-def export(strategy, tmp_path) -> Predictor:
-    planned = plan_inference(strategy._model, INPUTS, feeds=(), fetches=())
-    planned.write(tmp_path / "inference", strategy.frozen_rows())
+def outputs_of(member, batch):
+    with member.stepper.evaluating():
+        return member.stepper.evaluate(batch).outputs
+
+
+def export(member, tmp_path) -> Predictor:
+    planned = plan_inference(member.model, INPUTS, feeds=(), fetches=())
+    planned.write(tmp_path / "inference", member.state.export_rows())
     return Predictor(tmp_path / "inference")
 
 
@@ -122,24 +132,25 @@ def feed_of(batch):
     return feeds, weights
 
 
-def test_gradients_reach_the_rows_of_every_table(strategy, tmp_path):
+def test_gradients_reach_the_rows_of_every_table(member, tmp_path):
     batch = make_batch(SAMPLES)
-    losses = [float(strategy.train_step(batch).loss) for _ in range(40)]
+    losses = [float(member.train(batch).loss) for _ in range(40)]
     assert losses[-1] < 0.3 * losses[0]
-    tables = {name: columns_of(it) for name, it in write_tables(strategy, tmp_path).items()}
+    tables = {name: columns_of(it) for name, it in write_tables(member.state, tmp_path).items()}
     assert tables["item"]["ids"].tolist() == [1, 2, 3, 4, 9]
     assert max(tables["shop"]["ids"].tolist()) < NUM_SHOPS
     for table in ("item", "shop", "linear"):
         assert (tables[table]["state"] > 0).any(axis=1).all()
 
 
-def test_rows_move_as_autograd_says(strategy):
+def test_rows_move_as_autograd_says(member):
     """One embedding matrix with gradients of its own, for the item table."""
     batch = make_batch(SAMPLES, weights=uneven)
-    looked_up = strategy._lookup.pull(batch, training=True)
-    model = strategy._model
+    model = member.model
+    stores = member.state.stores
+    looked_up = Lookup(model.embedding_collection(), stores).pull(batch, training=True)
     rows = torch.nn.Parameter(torch.zeros(10, 4))
-    taken = strategy._stores["item"].snapshot()
+    taken = stores["item"].snapshot()
     rows.data[taken["ids"]] = taken["rows"]
     item, seen = batch.ids["item"], batch.ids["seen"]
     mean = torch.stack(
@@ -172,25 +183,26 @@ def _lists(jagged):
 
 
 @pytest.mark.parametrize("weights", [None, uneven], ids=["plain", "weighted"])
-def test_the_inference_model_gives_the_same_outputs_for_any_lengths(strategy, tmp_path, weights):
+def test_the_inference_model_gives_the_same_outputs_for_any_lengths(member, tmp_path, weights):
     for _ in range(3):
-        strategy.train_step(make_batch(SAMPLES, weights=weights))
-    predictor = export(strategy, tmp_path)
+        member.train(make_batch(SAMPLES, weights=weights))
+    predictor = export(member, tmp_path)
     unseen = (0, [77], [88, 1] * 6, [2**50, 3])
     empty = (0, [], [], [])
     for samples in (SAMPLES, SAMPLES[:1], [*SAMPLES, unseen] * 3, [empty], [empty, unseen]):
         batch = make_batch(samples, weights=weights)
         feeds, fed_weights = feed_of(batch)
         answers = predictor.predict(feeds, weights=fed_weights)
-        for name, value in strategy.evaluate(batch).outputs.items():
+        for name, value in outputs_of(member, batch).items():
             torch.testing.assert_close(torch.from_numpy(answers[name]), value, atol=1e-5, rtol=1e-5)
 
 
-def test_outputs_do_not_depend_on_the_split_into_batches(strategy):
-    strategy.train_step(make_batch(SAMPLES))
-    model, lookup = strategy._model.eval(), strategy._lookup
+def test_outputs_do_not_depend_on_the_split_into_batches(member):
+    member.train(make_batch(SAMPLES))
+    model = member.model.eval()
+    lookup = Lookup(model.embedding_collection(), member.state.stores)
     batch = make_batch(SAMPLES)
-    whole = strategy.evaluate(batch).outputs["logit"]
+    whole = outputs_of(member, batch)["logit"]
     for i, sample in enumerate(SAMPLES):
         alone = make_batch([sample])
         alone.dense["age"].fill_(float(i))
@@ -198,16 +210,17 @@ def test_outputs_do_not_depend_on_the_split_into_batches(strategy):
         torch.testing.assert_close(model(alone.with_embedded(vectors))["logit"], whole[i : i + 1])
 
 
-def test_a_run_that_was_saved_and_loaded_goes_on_equal(strategy, tmp_path):
+def test_a_run_that_was_saved_and_loaded_goes_on_equal(member, tmp_path):
     batch = make_batch(SAMPLES, weights=uneven)
-    strategy.train_step(batch)
-    options = OptimizerOptions(name="adagrad", lr=0.1)
-    twin = SingleStrategy(Model(), optimizer=options, device=torch.device("cpu"), seed=0)
-    twin.train_step(make_batch(SAMPLES[:1]))  # so that it cannot pass by chance
-    twin.load_state(strategy.state())
-    twin.load_tables(write_tables(strategy, tmp_path))
-    for _ in range(2):
-        assert torch.equal(strategy.train_step(batch).loss, twin.train_step(batch).loss)
+    member.train(batch)
+    cut = member.state.cut(parent=None)
+    cut.finish(published=False)
+    saved = SavedModel(tensors=cut.dense, tables=write_tables(member.state, tmp_path))
+    with solo(model=Model(), optimizer=ADAGRAD) as twin:
+        twin.train(make_batch(SAMPLES[:1]))  # so that it cannot pass by chance
+        twin.state.load(saved, exact=True)
+        for _ in range(2):
+            assert torch.equal(member.train(batch).loss, twin.train(batch).loss)
 
 
 def test_two_sequences_may_be_put_side_by_side_in_an_exported_graph(tmp_path):
@@ -238,19 +251,16 @@ def test_two_sequences_may_be_put_side_by_side_in_an_exported_graph(tmp_path):
             logit_B = logit_B + embedded.sequence("item").x_BLD.sum((1, 2))
             return {"logit": logit_B, "predict": torch.sigmoid(logit_B)}
 
-    strategy = SingleStrategy(
-        Pair(), optimizer=OptimizerOptions(), device=torch.device("cpu"), seed=0
-    )
-    strategy.train_step(make_batch(SAMPLES))
-    inputs = Inputs(sparse=NAMES)
-    planned = plan_inference(strategy._model, inputs, feeds=(), fetches=())
-    planned.write(tmp_path / "inference", strategy.frozen_rows())
-    predictor = Predictor(tmp_path / "inference")
-    for samples in (SAMPLES, SAMPLES[:1], SAMPLES[1:2]):
-        batch = make_batch(samples)
-        feeds, _ = feed_of(batch)
-        answer = predictor.predict({name: feeds[name] for name in ("seen", "item")}, ["logit"])
-        expected = strategy.evaluate(batch).outputs["logit"]
-        torch.testing.assert_close(
-            torch.from_numpy(answer["logit"]), expected, atol=1e-5, rtol=1e-5
-        )
+    with solo(model=Pair(), optimizer=OptimizerOptions()) as member:
+        member.train(make_batch(SAMPLES))
+        planned = plan_inference(member.model, Inputs(sparse=NAMES), feeds=(), fetches=())
+        planned.write(tmp_path / "inference", member.state.export_rows())
+        predictor = Predictor(tmp_path / "inference")
+        for samples in (SAMPLES, SAMPLES[:1], SAMPLES[1:2]):
+            batch = make_batch(samples)
+            feeds, _ = feed_of(batch)
+            answer = predictor.predict({name: feeds[name] for name in ("seen", "item")}, ["logit"])
+            expected = outputs_of(member, batch)["logit"]
+            torch.testing.assert_close(
+                torch.from_numpy(answer["logit"]), expected, atol=1e-5, rtol=1e-5
+            )

@@ -286,7 +286,6 @@ def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
             2,
             "no checkpoint within an epoch",
         ),
-        ({"save_checkpoint_base_interval": 2}, 2, "several processes write whole tables"),
         ({"communicator": {"pull_ahead": 1}}, 2, "pull_ahead is for distribute_strategy: async"),
         (
             {

@@ -20,6 +20,12 @@ DEADLINE_S = 240
 
 def run_ranks(jobs, *, count, folder):
     """Train jobs on several ranks; all must end well."""
+    arguments = ["-m", "multiprocess.rank_child", json.dumps(jobs)]
+    return start_ranks(arguments, count=count, folder=folder)
+
+
+def start_ranks(arguments, *, count, folder):
+    """Run Python with these arguments on several ranks; all must end well. Returns their logs."""
     folder.mkdir(parents=True, exist_ok=True)
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     processes, logs = [], []
@@ -35,7 +41,7 @@ def run_ranks(jobs, *, count, folder):
         with logs[-1].open("ab") as stream:
             processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "multiprocess.rank_child", json.dumps(jobs)],
+                    [sys.executable, *arguments],
                     cwd=TESTS,
                     env=environment,
                     stdout=stream,

@@ -9,7 +9,7 @@ from fleetrec.config.job import DatasetOptions, DenseSlot
 from fleetrec.core.cursor import Cursor
 from fleetrec.data.loader import Loader
 from fleetrec.data.plan import DataShard
-from fleetrec.parallel.exchange import GroupExchange
+from fleetrec.parallel.sample_exchange import GroupExchange
 
 
 def main() -> None:

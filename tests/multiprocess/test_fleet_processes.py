@@ -57,6 +57,14 @@ def test_a_global_shuffle_deals_all_samples_to_all_workers(trained):
     assert all(100 < len(items) < 200 for items in after)
 
 
+def test_servers_log_where_they_serve(trained):
+    folder, _ = trained
+    logs = sorted((folder / "logs").glob("serverlog.*"))
+    assert logs
+    for index, log in enumerate(logs):
+        assert f"server {index} of {len(logs)} serves on 127.0.0.1:" in log.read_text()
+
+
 def test_workers_tell_each_other_numbers(trained):
     _, told = trained
     assert [one["sum"] for one in told] == [3, 3]

@@ -2,6 +2,9 @@
 // The one way this library uses several threads.
 #pragma once
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -16,29 +19,53 @@
 
 namespace fleetrec {
 
-// Calls `work(i)` for every i below `num_tasks`, in order, on this thread and some that are made
-// for the call. For work beside training: OpenMP's threads would be a second team, whose members
-// wait for each other actively and keep those of torch from the cores.
+// Tasks that some threads take one after the other; the first exception is thrown by `finish`.
 template <typename Work>
-void parallel_for_beside(std::size_t num_threads, std::size_t num_tasks, const Work& work) {
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto take_tasks = [&] {
-    for (std::size_t i = next++; i < num_tasks; i = next++) {
+class SharedTasks {
+ public:
+  SharedTasks(std::size_t num_tasks, const Work& work) : num_tasks_(num_tasks), work_(work) {}
+
+  void take() {
+    for (std::size_t i = next_++; i < num_tasks_; i = next_++) {
       try {
-        work(i);
+        work_(i);
       } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (failure == nullptr) failure = std::current_exception();
+        const std::lock_guard lock(mutex_);
+        if (failure_ == nullptr) failure_ = std::current_exception();
       }
     }
-  };
-  std::vector<std::jthread> others;
-  while (others.size() + 1 < std::min(num_threads, num_tasks)) others.emplace_back(take_tasks);
-  take_tasks();
-  others.clear();
-  if (failure != nullptr) std::rethrow_exception(failure);
+  }
+
+  void finish() {
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+
+ private:
+  const std::size_t num_tasks_;
+  const Work& work_;
+  std::atomic<std::size_t> next_{0};
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+// Calls `work(i)` for every i below `num_tasks` beside training: on threads made for the call,
+// which give way to others. OpenMP's would be a second team, whose members wait for each other
+// actively and keep those of torch from the cores.
+template <typename Work>
+void parallel_for_beside(std::size_t num_threads, std::size_t num_tasks, const Work& work) {
+  constexpr int kNiceness = 10;  // a tenth of a core, if nothing is idle
+  SharedTasks tasks(num_tasks, work);
+  {
+    std::vector<std::jthread> threads;
+    while (threads.size() < std::min(num_threads, num_tasks)) {
+      threads.emplace_back([&] {
+        const auto self = static_cast<id_t>(gettid());
+        setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + kNiceness);
+        tasks.take();
+      });
+    }
+  }
+  tasks.finish();
 }
 
 #ifdef FLEETREC_STD_THREADS
@@ -49,7 +76,14 @@ inline std::atomic<std::size_t> num_std_threads{2};
 // other and would report every loop. Threads are made anew in every call, which is slow.
 template <typename Work>
 void parallel_for(std::size_t num_tasks, const Work& work) {
-  parallel_for_beside(num_std_threads, num_tasks, work);
+  SharedTasks tasks(num_tasks, work);
+  {
+    std::vector<std::jthread> others;
+    const std::size_t num_threads = std::min<std::size_t>(num_std_threads, num_tasks);
+    while (others.size() + 1 < num_threads) others.emplace_back([&] { tasks.take(); });
+    tasks.take();
+  }
+  tasks.finish();
 }
 
 inline std::size_t max_threads() { return num_std_threads; }

@@ -5,7 +5,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import run_log
@@ -136,4 +135,4 @@ def with_worker_dump_path(run: RunOptions, group: Group) -> RunOptions:
     """Return the options of this process, in which every worker dumps into a file of its own."""
     if run.dump_path is None or group.size == 1:
         return run
-    return run.model_copy(update={"dump_path": Path(f"{run.dump_path}_worker_{group.rank}")})
+    return run.model_copy(update={"dump_path": f"{run.dump_path}_worker_{group.rank}"})

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from fleetrec.config.options import Options
+from fleetrec.config.options import Options, Url
 
 RuleWhen = Literal[
     "begin", "passes", "steps", "pass_steps", "seconds", "event_minutes", "stop", "end"
@@ -72,7 +72,7 @@ class WarmStartOptions(Options):
     checkpoint. ``frozen`` are the variables that are not trained.
     """
 
-    url: str | None = None
+    url: Url | None = None
     requires_all: bool = True
     variables: tuple[str, ...] = ()
     newest_prefix: str | None = None

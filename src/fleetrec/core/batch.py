@@ -12,8 +12,7 @@ from torch import Tensor
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError
 from fleetrec.core.jagged import KeyedJagged
-
-SAMPLE = "sample"  # the side whose rows are the samples
+from fleetrec.core.sides import SAMPLE as SAMPLE
 
 MapTensor = Callable[[str, Tensor], Tensor]
 

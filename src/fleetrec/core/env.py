@@ -1,4 +1,4 @@
-"""The only reader of the environment: what a launcher told this process."""
+"""The only reader of the environment."""
 
 import os
 from collections.abc import Mapping

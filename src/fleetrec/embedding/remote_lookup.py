@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fleetrec._native import BatchLookup
 from fleetrec.core.batch import Batch
-from fleetrec.embedding.lookup import LookedUp, Lookup
-from fleetrec.embedding.row_update import Array, merge_grads, merge_ids
+from fleetrec.embedding.lookup import LookedUp, Lookup, gradients_of, sides_of
+from fleetrec.embedding.row_update import Array
 from fleetrec.embedding.row_update import RowUpdate as RowUpdate
 from fleetrec.embedding.row_update import UniqueIds as UniqueIds
 
@@ -62,84 +62,62 @@ class RemoteLookup(Lookup):
     def fetch(
         self, batch: Batch, fetch: Fetch, *, training: bool, labels_B: Tensor | None = None
     ) -> RemoteLookedUp:
-        """Look up all vectors, with rows that ``fetch`` gets in one go for all tables."""
+        """Look up all vectors, with rows that ``fetch`` gets in one call for all tables."""
         fetched = self.prepare(batch, fetch, training=training, labels_B=labels_B)
         return self.look_up(fetched, training=training)
 
     def prepare(
         self, batch: Batch, fetch: Fetch, *, training: bool, labels_B: Tensor | None = None
     ) -> BatchRows:
-        """Get the rows of a batch; another batch may be computed meanwhile, but none looked up."""
+        """Get the rows of a batch, without effect on the lookups of another one."""
         listing = self.list_batch(batch, labels_B=labels_B)
         rows = fetch(listing.listed, training=training)
         return BatchRows(lookups=listing.lookups, listed=listing.listed, rows=rows)
 
     def list_batch(self, batch: Batch, *, labels_B: Tensor | None = None) -> BatchIds:
         """List the different ids of a batch, whose rows come later."""
-        lookups = self._take(batch)
-        return BatchIds(lookups=lookups, listed=self._list(lookups, batch, labels_B))
+        sides = sides_of(batch)
+        lookups = self._tables.take(sides)
+        labels = None if labels_B is None else labels_B.numpy()
+        listed = self._tables.list_ids(lookups, sides, labels_B=labels)
+        return BatchIds(lookups=lookups, listed=listed)
 
     def look_up(self, fetched: BatchRows, *, training: bool) -> RemoteLookedUp:
-        """Make vectors of rows that are there."""
-        held: list[tuple[Array, Array]] = []
-        for key, lookup in fetched.lookups.items():
-            rows = [
-                self._rows_of(lookup, number, table, fetched)
-                for number, table in enumerate(self._tables[key])
-            ]
-            held += rows
-            lookup.use(rows)
+        """Make vectors of fetched rows."""
+        rows = {name: (its.rows_ND, its.is_there_N) for name, its in fetched.rows.items()}
+        held = self._tables.use(fetched.lookups, fetched.listed, rows)
         vectors = self._vectors(fetched.lookups, training=training)
         if not training:
-            self._release(fetched.lookups)
+            self._tables.release(fetched.lookups)
         return RemoteLookedUp(
             vectors=vectors,
             lookups=fetched.lookups,
+            held=held,
             listed=fetched.listed,
             rows=fetched.rows,
-            held=tuple(held),
         )
-
-    def _rows_of(
-        self, lookup: BatchLookup, number: int, table: str, fetched: BatchRows
-    ) -> tuple[Array, Array]:
-        """Return the rows of the ids that one lookup listed in a table, in its order."""
-        rows = fetched.rows[table]
-        if table not in self._shared:
-            return rows.rows_ND, rows.is_there_N
-        positions = np.searchsorted(fetched.listed[table].ids_N, lookup.listed(number)[0])
-        return rows.rows_ND[positions], rows.is_there_N[positions]
 
     def list_ids(self, batch: Batch, *, labels_B: Tensor | None = None) -> dict[str, UniqueIds]:
         """Return the different ids of a batch, by table; frozen tables are left out."""
         listing = self.list_batch(batch, labels_B=labels_B)
-        self._release(listing.lookups)
+        self._tables.release(listing.lookups)
         return {name: its for name, its in listing.listed.items() if name not in self._frozen}
 
     @property
     def table_names(self) -> list[str]:
         """Return the names of all tables, in the order in which ids are listed."""
-        return list(dict.fromkeys(table for its in self._tables.values() for table in its))
-
-    def _list(
-        self, lookups: Mapping[str, BatchLookup], batch: Batch, labels_B: Tensor | None
-    ) -> dict[str, UniqueIds]:
-        listed: dict[str, list[UniqueIds]] = {}
-        for key, lookup in lookups.items():
-            for table, ids in self._list_group(key, lookup, batch, labels_B).items():
-                listed.setdefault(table, []).append(ids)
-        return {table: merge_ids(parts) for table, parts in listed.items()}
+        return self._tables.table_names
 
     def sum(self, looked_up: RemoteLookedUp) -> dict[str, RowUpdate]:
         """Sum the gradient of the vectors per id, by table; frozen tables are left out."""
-        summed = self._sum_groups(looked_up, looked_up.lookups)
-        updates: dict[str, RowUpdate] = {}
-        for table, parts in summed.items():
-            ids_M, grads_MD = merge_grads(parts)
-            ids = _gradients_first(looked_up.listed[table], ids_M)
-            updates[table] = RowUpdate(ids=ids, grads_MD=grads_MD)
-        self._release(looked_up.lookups)
-        return updates
+        summed = self._tables.sum(looked_up.lookups, gradients_of(looked_up))
+        self._tables.release(looked_up.lookups)
+        return {
+            table: RowUpdate(
+                ids=_gradients_first(looked_up.listed[table], ids_M), grads_MD=grads_MD
+            )
+            for table, (ids_M, grads_MD) in summed.items()
+        }
 
 
 def _gradients_first(listed: UniqueIds, ids_M: Array) -> UniqueIds:

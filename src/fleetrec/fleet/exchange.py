@@ -12,7 +12,7 @@ from fleetrec.core.errors import UnavailableError
 from fleetrec.core.place import Place
 from fleetrec.data.block import Block
 from fleetrec.data.memory import Exchange
-from fleetrec.parallel.exchange import GroupExchange
+from fleetrec.parallel.sample_exchange import GroupExchange
 
 Gather = Callable[[bytes], list[bytes]]
 

@@ -13,7 +13,7 @@ from fleetrec.core.launchers.own import place_environment
 from fleetrec.core.launchers.values import LOOPBACK
 from fleetrec.core.place import Place, Role
 from fleetrec.launch.child import Child
-from fleetrec.launch.job_spec import WORKER, JobSpec, Outcome, RoleSpec
+from fleetrec.launch.job_spec import WORKER, JobSpec, Launcher, Outcome, RoleSpec, RunningJob
 from fleetrec.launch.orphan_reaper import OrphanReaper
 from fleetrec.launch.placement import Placement, assign_replicas
 from fleetrec.launch.ports import reserved_endpoints
@@ -31,7 +31,7 @@ def num_threads(num_workers: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """Runs a job as processes of this machine, or one machine's replicas of it.
 
     With ``prepares_run`` the caller prepares the run folder and writes the report, and processes
@@ -55,7 +55,7 @@ class LocalLauncher:
         return LocalJob(job, folder, self)
 
 
-class LocalJob:
+class LocalJob(RunningJob):
     """The processes of a job on this machine."""
 
     def __init__(self, job: JobSpec, folder: Path, options: LocalLauncher) -> None:

@@ -1,18 +1,18 @@
-"""Ranks that have to take part in a step without any data."""
+"""Batches for ranks that take part in a step without data."""
 
 from fleetrec.core.batch import Batch, Inputs, Side
 from fleetrec.core.cursor import Cursor
 
 
-def weight_of(batch: Batch) -> int:
-    """Return by how much the loss of a batch was divided."""
+def loss_denominator(batch: Batch) -> int:
+    """Return the number by which the loss of a batch is divided."""
     if batch.weights_B is None:
         return batch.num_samples
     return max(1, int(batch.weights_B.count_nonzero()))
 
 
 def blank_batch(inputs: Inputs, cursor: Cursor) -> Batch:
-    """Return a sample that says nothing, for a rank that has to take part and has no data."""
+    """Return a batch of one placeholder sample, which counts for nothing."""
     sample = Side.blank(inputs)
     return Batch(
         ids=sample.ids,

@@ -57,6 +57,9 @@ class DdpDense(LocalDense):
 
     def forward_backward(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
         """Compute gradients whose mean over the ranks is that of all their samples."""
+        # Batch norm would count a placeholder, and refuses a batch of one sample in training.
+        if batch.is_blank:
+            self._model.eval()
         with self._comm.naming_lost_ranks("sum gradients"):
             loss, outputs = self._network(batch)
             self._optimizer.zero_grad()

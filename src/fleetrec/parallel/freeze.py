@@ -1,4 +1,4 @@
-"""Parts of a model that do not learn."""
+"""Parameters and tables that are not trained."""
 
 from collections.abc import Collection
 
@@ -8,7 +8,7 @@ from fleetrec.core.errors import ConfigError
 
 
 def freeze(model: nn.Module, tables: Collection[str], names: Collection[str]) -> frozenset[str]:
-    """Let the named parameters get no gradient; returns those of the names that are tables."""
+    """Switch gradients of the named parameters off; returns the names that are tables."""
     parameters: dict[str, nn.Parameter] = dict(model.named_parameters())
     known = {*parameters, *tables}
     unknown = sorted(set(names) - known)

@@ -47,10 +47,10 @@ class BuiltModel:
 class Group(Protocol):
     """The processes of one run, as one of them sees it.
 
-    All-gathers and broadcasts are told apart by ``key`` and ``pass_index``. ``pass_index`` is None
-    where the call takes place once in a run; else it rises with the passes, so that the result can
-    be forgotten after some passes. A process that was restarted may repeat a call and gets the
-    same result.
+    ``key`` and ``pass_index`` distinguish the calls of ``all_gather`` and ``broadcast``.
+    ``pass_index`` is None where a call takes place once in a run; else it rises with the passes, so
+    that the result can be forgotten after some passes. A process that was restarted may repeat a
+    call and gets the same result.
     """
 
     @property

@@ -106,14 +106,14 @@ class HeldCut:
     def finish(self, *, published: bool) -> bool:
         """Commit the cut if the chief has published it; see ``StateCut.finish``."""
         verdict = {"published": published, "fingerprints": self._fingerprints}
-        told = json.loads(self._holders.broadcast_saved(json.dumps(verdict).encode()))
-        if told["published"]:
+        decided = json.loads(self._holders.broadcast_saved(json.dumps(verdict).encode()))
+        if decided["published"]:
             for name, cut in self._cuts.items():
-                cut.commit(told["fingerprints"][name])
+                cut.commit(decided["fingerprints"][name])
         for cut in self._cuts.values():
             cut.close()
         self._cuts = {}
-        return bool(told["published"])
+        return bool(decided["published"])
 
     def _write_table(self, name: str, cut: TableCut, url: str) -> dict[str, Any]:
         parent = self._parents.get(name)

@@ -17,7 +17,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 from fleetrec.core.errors import LostRankError
 from fleetrec.core.launchers.values import LOOPBACK
 from fleetrec.core.place import Place
-from fleetrec.parallel.roll_call import call_roll
+from fleetrec.parallel.rendezvous import rendezvous
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -52,7 +52,7 @@ class RankComm:
         self.device = device
         self.traffic = Traffic()
         self._timeout = datetime.timedelta(seconds=timeout_s)
-        self._store, num_groups = call_roll(
+        self._store, num_groups = rendezvous(
             _open_store(place, timeout=self._timeout),
             index=self.rank,
             count=self.size,

@@ -13,7 +13,7 @@ from fleetrec.embedding.placement import is_replicated
 from fleetrec.embedding.sharding import WHOLE_TABLE, TableShard
 from fleetrec.embedding.table import TableConfig
 from fleetrec.models.base import Model
-from fleetrec.parallel.blank import blank_batch, weight_of
+from fleetrec.parallel.blank import blank_batch, loss_denominator
 from fleetrec.parallel.dense_ddp import DdpDense
 from fleetrec.parallel.freeze import freeze
 from fleetrec.parallel.group import BuiltModel, ModelOptions
@@ -105,7 +105,7 @@ class RankGroup:
         """Yield the batches of this rank, and blank ones while other ranks have more."""
         cursor = Cursor()
         for batch in batches:
-            self._agree(weight_of(batch))
+            self._agree(loss_denominator(batch))
             yield batch
             cursor = batch.cursor
         while self._agree(0):

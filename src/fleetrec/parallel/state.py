@@ -76,7 +76,7 @@ class ModelState(Protocol):
         """Fix the state of this moment.
 
         With ``parent``, the URL of the checkpoint committed last relative to the new one, tables
-        become deltas; if a process cannot tell what has changed since, they become bases.
+        become deltas; if a process does not know what has changed since, they become bases.
         """
         ...
 

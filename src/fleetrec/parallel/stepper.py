@@ -98,7 +98,7 @@ class Stepper:
         self._rows.start_prefetch()
         sent = self._transfer.send(batch, looked_up.vectors)
         outputs, loss = self._dense.forward_backward(sent)
-        self._transfer.bring_back(sent, looked_up.vectors)
+        self._transfer.copy_gradients_back(sent, looked_up.vectors)
         self._scale_rows(looked_up)
         scale = self._clip(batch, looked_up)
         fault_point("compute")

@@ -1,4 +1,4 @@
-"""The way of batches to the device that computes, and of gradients back."""
+"""Copies of batches to the device that computes, and of gradients back."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -12,30 +12,30 @@ Vectors = Mapping[str, Tensor]
 
 
 class Transfer(Protocol):
-    """Brings what was looked up to the model, and its gradients to the tables."""
+    """Copies looked-up vectors to the device of the model, and their gradients back."""
 
     def send(self, batch: Batch, vectors: Vectors) -> Batch:
         """Return the batch with the vectors in it, where the model computes."""
         ...
 
-    def bring_back(self, sent: Batch, vectors: Vectors) -> None:
-        """Give the vectors the gradients that those of the sent batch have by now."""
+    def copy_gradients_back(self, sent: Batch, vectors: Vectors) -> None:
+        """Set the gradients of the vectors to those of the sent batch."""
         ...
 
 
 def transfer_to(device: torch.device) -> Transfer:
-    """Return the way from main memory to a device."""
+    """Return what copies from main memory to a device."""
     return NoTransfer() if device.type == "cpu" else StagedTransfer(device)
 
 
 class NoTransfer:
-    """The model computes where the tables are."""
+    """No copy: the model computes where the tables are."""
 
     def send(self, batch: Batch, vectors: Vectors) -> Batch:
         """Return the batch with the vectors themselves."""
         return batch.with_embedded(vectors)
 
-    def bring_back(self, sent: Batch, vectors: Vectors) -> None:
+    def copy_gradients_back(self, sent: Batch, vectors: Vectors) -> None:
         """Do nothing: the gradients are there."""
 
 
@@ -68,7 +68,7 @@ class StagedTransfer:
             tensor.record_stream(computing)
         return sent
 
-    def bring_back(self, sent: Batch, vectors: Vectors) -> None:
+    def copy_gradients_back(self, sent: Batch, vectors: Vectors) -> None:
         """Copy the gradients into buffers, which hold them until the next call."""
         for name, vector in vectors.items():
             grad = sent.embedded[name].grad

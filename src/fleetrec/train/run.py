@@ -86,6 +86,7 @@ class Training:
     def _build_rules(self) -> GroupRules | NoRules:
         rule_group = self._group.rule_group
         inference = self._plan_inference()  # in every process: a wrong name is refused by all
+        _check_storage(self._run)
         if rule_group is None:
             return NoRules()
         self._saver = Saver(self._run, self._phases, rule_group, self._plan, self._context)
@@ -119,6 +120,18 @@ class Training:
             )
             for phase in self._phases
         }
+
+
+def _check_storage(run: RunOptions) -> None:
+    """Write to the URLs of a run before the first step, not after the last."""
+    found = set()
+    for path in filter(None, (run.dump_path, *(rule.path for rule in run.rules))):
+        url = storage.parent_of(path)
+        while "{" in url:  # its name is not known yet
+            url = storage.parent_of(url)
+        found.add(url)
+    for url in sorted(found):
+        storage.check_writable(url)
 
 
 class Evaluation:

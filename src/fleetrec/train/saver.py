@@ -5,7 +5,6 @@ import json
 import platform
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -278,7 +277,7 @@ class InferenceExport:
             with phase.stepper.evaluating():  # the weights of the group
                 rows = phase.state.export_rows()
                 if self._group.is_chief:
-                    self._plans[phase.name].write(Path(target), rows)
+                    self._plans[phase.name].write(target, rows)
             if self._group.is_chief:
                 epoch = last_pass_index(progress)
                 self._context.observer.saved("inference model", target, epoch=epoch)

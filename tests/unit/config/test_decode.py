@@ -156,13 +156,13 @@ def test_the_workspace_is_put_into_lists_and_nested_values(job_file, tmp_path):
 
     (run,) = decode_file(job_file(change)).runs
     assert run.phases[0].model.act == f"{tmp_path}/x"
-    assert run.save.feeds == (f"{tmp_path}/y",)
-    assert run.save.inference_path == str(tmp_path / "z")
+    assert run.inference.feeds == (f"{tmp_path}/y",)
+    assert f"{tmp_path}/z/{{pass}}" in [rule.path for rule in run.rules]
 
 
 def test_the_workspace_is_put_into_values_of_the_command_line(job_file, tmp_path):
     (run,) = decode_file(job_file(), "runner.train.save_checkpoint_path={workspace}/c").runs
-    assert run.save.checkpoint_path == str(tmp_path / "c")
+    assert f"{tmp_path}/c/{{pass}}" in [rule.path for rule in run.rules]
 
 
 def test_a_workspace_may_be_written_with_backslashes(job_file, tmp_path, monkeypatch):
@@ -368,11 +368,6 @@ def test_what_is_read_differently_is_a_notice_given_once(job_file):
     assert decode_file(job_file(), *keys).notices == (
         "-o: runner.infer.epochs: inference makes one pass",
     )
-
-
-def test_intervals_of_minus_1_mean_every_epoch_and_no_steps(job_file):
-    save = decode_file(job_file()).runs[0].save
-    assert (save.checkpoint_interval, save.inference_interval, save.step_interval) == (1, 1, 0)
 
 
 def test_inference_needs_a_model_and_no_epochs(job_file):

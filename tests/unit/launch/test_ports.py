@@ -1,4 +1,4 @@
-"""Ports that nobody else gets."""
+"""Ports that the system gives to no other process."""
 
 import socket
 

@@ -1,106 +1,89 @@
-"""Workers that exchange differences: nothing is lost, and nothing is left at the end."""
-
-import contextlib
-from concurrent.futures import ThreadPoolExecutor
+"""Workers that exchange differences: as their numpy twin, nothing is lost, nothing is left."""
 
 import numpy as np
 import pytest
-import torch
-from fleetrec.parallel.cluster import Cluster
 
 from fleetrec.config.job import OptimizerOptions
-from fleetrec.core.batch import Batch
-from fleetrec.core.cursor import Cursor
-from fleetrec.core.errors import ConfigError
-from fleetrec.core.jagged import KeyedJagged
-from fleetrec.embedding.table import Admission, RowOptimizer, TableOptimizer
-from fleetrec.parallel.geo import GeoStrategy
-from fleetrec.server.client import ClientOptions
-from unit.parallel.linear import Linear
-from unit.server.serving import TOKEN, make_topology, serving
+from fleetrec.embedding.native_store import NativeStore
+from fleetrec.embedding.table import Admission, RowOptimizer
+from making_groups import make_batch, make_model, together, workers
+from reference.workers import AsyncWorkers, GeoWorkers, Weights
+
+LR = 0.5
+SGD = OptimizerOptions(name="sgd", lr=LR)
 
 
-def make_batch(ids):
-    ids_N = torch.tensor(ids)
-    jagged = KeyedJagged(
-        names=("a",),
-        values_N=ids_N,
-        offsets=torch.arange(len(ids) + 1),
-        num_samples=len(ids),
-    )
-    return Batch(ids=jagged, dense={"click": (ids_N % 2).float()[:, None]}, cursor=Cursor())
+def first_weights():
+    """Return the weights that a run starts from."""
+    model = make_model()
+    table = model.embedding_collection().tables["t"]
+    store = NativeStore(table, RowOptimizer(name="sgd"), seed=0)
+    dense = [model.out.bias.item(), *model.out.weight.detach().reshape(-1).tolist()]
+    return Weights(dense, lambda one: store.table.read(np.array([one]), as_new=True)[0][0])
 
 
-@contextlib.contextmanager
-def two_workers(directory, *, push_steps, own_optimizer=None):
-    with contextlib.ExitStack() as stack:
-        endpoints = stack.enter_context(serving(directory, num_servers=2, num_workers=2))
-        workers = []
-        for index in range(2):
-            torch.manual_seed(0)
-            strategy = GeoStrategy(
-                Linear(own_optimizer=own_optimizer),
-                optimizer=OptimizerOptions(name="sgd", lr=0.5),
-                device=torch.device("cpu"),
-                seed=0,
-                cluster=Cluster(
-                    place=make_topology(endpoints, index=index, num_workers=2),
-                    mode="geo",
-                    client=ClientOptions(token=TOKEN),
-                    geo_push_steps=push_steps,
-                ),
-            )
-            stack.callback(strategy.close)
-            workers.append(strategy)
-        yield workers
+def assert_as_twin(member, twin):
+    rows = member.state.export_rows()["t"]
+    found = dict(zip(rows["ids"].tolist(), rows["rows"].numpy(), strict=True))
+    assert found.keys() == twin.rows.keys()
+    for one, row in twin.rows.items():
+        np.testing.assert_allclose(found[one], row, atol=1e-5)
+    cut = member.state.cut(parent=None)
+    cut.finish(published=False)
+    dense = cut.dense["model"]
+    numbers = [dense["out.bias"].item(), *dense["out.weight"].reshape(-1).tolist()]
+    np.testing.assert_allclose(numbers, twin.dense, atol=1e-5)
 
 
-def end_pass(workers):
-    with ThreadPoolExecutor(2) as threads:
-        waiting = [threads.submit(worker.end_pass, epoch=0) for worker in workers]
-        for future in waiting:
-            future.result(timeout=60)
-
-
-@pytest.mark.parametrize("own", [None, TableOptimizer(rule=RowOptimizer(name="adagrad"), lr=0.1)])
-@pytest.mark.parametrize("push_steps", [1, 3])
-def test_at_the_end_of_a_pass_servers_have_what_each_worker_learnt(tmp_path, push_steps, own):
-    with two_workers(tmp_path, push_steps=push_steps, own_optimizer=own) as workers:
+def train(members, twin, *, num_passes):
+    for _ in range(num_passes):
         for step in range(7):
-            for number, worker in enumerate(workers):  # no id is met by both
-                worker.train_step(make_batch([10 * number + step % 3, 10 * number + 5]))
-        end_pass(workers)
-        held = workers[0].frozen_rows()["t"]
-        rows = dict(zip(held["ids"].tolist(), held["rows"].tolist(), strict=True))
-        assert len(rows) == 8
-        for worker in workers:
-            own = worker._own.stores["t"].table.snapshot()
-            for one, row in zip(own["ids"].tolist(), own["rows"], strict=True):
-                np.testing.assert_allclose(row, rows[one], atol=1e-6)
-            old, _ = worker._old["t"].table.read(own["ids"], as_new=True)
-            np.testing.assert_allclose(old, own["rows"], atol=1e-7)  # nothing is kept back
+            for index, member in enumerate(members):
+                ids = [index, 7 * index + step % 3, 5]
+                member.train(make_batch(ids))
+                member.stepper.flush()
+                twin.train(index, ids)
+        together([member.end_pass for member in members])
+        twin.end_pass()
 
 
-def test_servers_add_up_what_all_workers_learnt(tmp_path):
-    """They make one step each from the same weights, so progress is the sum of both."""
-    found = {}
-    for active in ((0,), (1,), (0, 1)):
-        with two_workers(tmp_path / "-".join(map(str, active)), push_steps=2) as workers:
-            first = workers[0].state()["model"]["out.weight"].clone()
-            for number in active:
-                workers[number].train_step(make_batch([number, number + 7]))
-            end_pass(workers)
-            found[active] = workers[0].state()["model"]["out.weight"] - first
-    assert found[0, 1].abs().sum() > 0
-    torch.testing.assert_close(found[0, 1], found[(0,)] + found[(1,)], atol=1e-6, rtol=0)
+@pytest.mark.parametrize("push_steps", [1, 2, 3])
+@pytest.mark.parametrize("num_workers", [1, 2, 3])
+def test_geo_workers_do_what_their_twin_does(tmp_path, num_workers, push_steps):
+    twin = GeoWorkers(first_weights(), num_workers=num_workers, push_steps=push_steps, lr=LR)
+    with workers(
+        tmp_path, "geo", num_workers=num_workers, push_steps=push_steps, optimizer=SGD
+    ) as members:
+        train(members, twin, num_passes=3)
+        assert_as_twin(members[0], twin.servers)
 
 
-def test_tables_that_choose_their_ids_are_refused():
-    with pytest.raises(ConfigError, match="use async"):
-        GeoStrategy(
-            Linear(admission=Admission(kind="count", threshold=2)),
-            optimizer=OptimizerOptions(),
-            device=torch.device("cpu"),
-            seed=0,
-            cluster=Cluster(place=make_topology(["127.0.0.1:1"]), mode="geo"),
-        )
+@pytest.mark.parametrize("mode", ["async", "half_async"])
+def test_async_workers_do_what_their_twin_does(tmp_path, mode):
+    twin = AsyncWorkers(first_weights(), lr=LR)
+    with workers(tmp_path, mode, num_workers=2, optimizer=SGD) as members:
+        train(members, twin, num_passes=2)
+        assert_as_twin(members[0], twin.servers)
+
+
+def test_at_the_end_of_a_pass_workers_and_servers_have_the_same_rows(tmp_path):
+    with workers(tmp_path, "geo", num_workers=2, push_steps=3) as members:
+        for step in range(7):
+            for index, member in enumerate(members):  # no id is met by both
+                member.train(make_batch([10 * index + step % 3, 10 * index + 5]))
+        together([member.end_pass for member in members])
+        rows = members[0].state.export_rows()["t"]
+        assert len(rows["ids"]) == 8
+        for member in members:
+            assert member.stepper.num_pending_pushes() == 0
+
+
+def test_admission_is_refused_with_the_reason(tmp_path):
+    def choosy():
+        return make_model(admission=Admission(kind="count", threshold=2))
+
+    with (
+        pytest.raises(ValueError, match="geo gives every id a row"),
+        workers(tmp_path, "geo", num_workers=1, make=choosy),
+    ):
+        pass

@@ -49,7 +49,7 @@ def test_values_arrive_and_gradients_come_back_step_after_step(make):
         assert torch.equal(sent.label("click"), batch.label("click"))
         assert all(torch.equal(sent.embedded[name], x) for name, x in vectors.items())
         (sent.embedded["dim 3"].square().sum()).backward()
-        transfer.bring_back(sent, vectors)
+        transfer.copy_gradients_back(sent, vectors)
         assert torch.equal(vectors["dim 3"].grad, 2 * vectors["dim 3"].detach())
         assert vectors["unused"].grad is None
 

@@ -9,11 +9,12 @@ from tools.promises import Measured, last_auc, table_rows, to_markdown
 ROWS = [
     Measured(name="rank/a", best=(0.812, 0.8349), plain=(0.8099, 0.9)),
     Measured(name="multitask/b", best=(0.75, 0.76), plain=(0.77, 0.78)),
+    Measured(name="rank/c", best=(0.75, 0.76), plain=()),
 ]
 
 
 def test_a_promise_is_the_worst_run_less_a_margin_in_two_digits():
-    assert [row.promise for row in ROWS] == [0.79, 0.74]
+    assert [row.promise for row in ROWS] == [0.79, 0.74, 0.74]
 
 
 def test_the_table_reads_back():
@@ -21,6 +22,7 @@ def test_the_table_reads_back():
     assert list(table_rows(page)) == [
         ("rank/a", [0.812, 0.835, 0.81], 0.79),
         ("multitask/b", [0.75, 0.76, 0.77], 0.74),
+        ("rank/c", [0.75, 0.76], 0.74),
     ]
 
 

@@ -25,7 +25,7 @@ struct SnapshotTarget {
   // The shards that this process writes; others write the rest of them.
   std::uint32_t first_shard = 0;
   std::optional<std::uint32_t> last_shard = std::nullopt;  // that of all
-  std::size_t num_threads = 0;  // that write; 0: as many as there are cores
+  std::size_t num_threads = 0;  // that write beside training; 0: those of parallel_for
 };
 
 struct SnapshotStats {

@@ -20,6 +20,9 @@ class Arena {
   // Safe to call from several threads; never moves what was handed out before.
   float* allocate(std::size_t num_floats);
 
+  // Touches the memory that is handed out next, so that whoever gets it waits for no page.
+  void prefault(std::size_t num_bytes);
+
   // Gives everything back; what was handed out is gone.
   void clear();
 

@@ -25,6 +25,7 @@ from fleetrec.config.yaml_dialect.translate import (
     dataset_options,
     dataset_problems,
     flat_settings,
+    has_servers,
     phase_problems,
     run_options,
     runner_notices,
@@ -121,13 +122,14 @@ class _Decoder:
             )
             for phase in (_sound(phases[name]) for name in phases if name in used)
         )
+        runs = tuple(
+            self._run(_sound(runners[name]), options, top, phases=phases, datasets=datasets)
+            for name in top.mode
+        )
         return Job(
             source=self._document.path,
             workspace=self._workspace.path,
-            runs=tuple(
-                self._run(_sound(runners[name]), options, top, phases=phases, datasets=datasets)
-                for name in top.mode
-            ),
+            runs=runs,
             notices=tuple(self._notices),
         )
 
@@ -142,6 +144,10 @@ class _Decoder:
     ) -> RunOptions:
         """Take the phases in the order of their section, whatever the order in the runner."""
         chosen = [phase for phase in options if phase.name in runner.phases or not runner.phases]
+        if has_servers(runner) and len(chosen) > 1:
+            text = f"servers hold one model: only phase {chosen[0].name} is run"
+            self._notices.append(f"runner {runner.name}: {text}")
+            chosen = chosen[:1]
         evaluation = None
         if runner.eval_dataset is not None:
             dataset = dataset_options(
@@ -162,7 +168,7 @@ class _Decoder:
             if runner is None or runner.eval_dataset is None:
                 continue
             where = (*at, "eval_dataset")
-            if len(runner.phases or phases) > 1:
+            if len(runner.phases or phases) > 1 and not has_servers(runner):
                 self._problems.note(where, "is for a runner of one phase; name it in phases")
             if self._check_name(where, runner.eval_dataset, datasets):
                 self._check_dataset(datasets[runner.eval_dataset])

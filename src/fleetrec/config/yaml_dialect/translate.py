@@ -146,14 +146,13 @@ def _cluster_problems(runner: Runner) -> dict[str, str]:
     if _engine(runner) == "single":
         return {}
     problems = {}
-    has_servers = not _is_collective(runner)
-    if has_servers and runner.save_step_interval > 0 and runner.distribute_strategy == "geo":
+    if (
+        has_servers(runner)
+        and runner.save_step_interval > 0
+        and runner.distribute_strategy == "geo"
+    ):
         problems["save_step_interval"] = (
             "in geo workers learn on rows of their own; they have no checkpoint within an epoch"
-        )
-    if runner.save_checkpoint_base_interval > 1:
-        problems["save_checkpoint_base_interval"] = (
-            "several processes write whole tables; leave it out"
         )
     keys = runner.communicator
     if keys.pull_ahead and runner.distribute_strategy != "async":
@@ -321,6 +320,11 @@ def _communicator(keys: CommunicatorKeys) -> CommunicatorOptions:
 
 def _is_infer(runner: Runner) -> bool:
     return runner.runner_class.endswith("infer")
+
+
+def has_servers(runner: Runner) -> bool:
+    """Return whether the workers of a runner have parameter servers."""
+    return _engine(runner) != "single" and not _is_collective(runner)
 
 
 def _engine(runner: Runner) -> Literal["single", "local_cluster", "cluster"]:

@@ -23,7 +23,7 @@ from fleetrec.core.place import Place
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """How one launcher tells a process its place; ``variables`` are named in errors."""
+    """The environment contract of one launcher; ``variables`` are named in errors."""
 
     variables: str
     read: Callable[[Variables], Place | None]

@@ -7,6 +7,7 @@ from fleetrec.core.launchers.values import (
     Variables,
     is_given,
     master_store,
+    number,
     optional_number,
     rank_and_size,
 )
@@ -18,6 +19,7 @@ SIZE = "SLURM_NTASKS"
 LOCAL_RANK = "SLURM_LOCALID"
 JOB = "SLURM_JOB_ID"
 STEP = "SLURM_STEP_ID"
+FIRST_RESERVED_STEP = 0xFFFFFFF0  # batch, interactive and other steps of Slurm itself
 NODES = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 ADVICE = "set it to the node of task 0, or start the tasks with srun, which lists its nodes"
 
@@ -25,9 +27,12 @@ ADVICE = "set it to the node of task 0, or start the tasks with srun, which list
 def read(variables: Variables) -> Place | None:
     """Return the place of a task of srun.
 
-    The script of sbatch itself is no task, although it has most of the variables: it has no step.
+    The script of sbatch and the shell of salloc are no tasks, although they have most of the
+    variables: they have no step, or one with a reserved number.
     """
     if not (is_given(variables, RANK) and is_given(variables, STEP)):
+        return None
+    if number(variables, STEP, least=0) >= FIRST_RESERVED_STEP:
         return None
     size_name = STEP_SIZE if is_given(variables, STEP_SIZE) else SIZE
     rank, size = rank_and_size(variables, RANK, size_name)

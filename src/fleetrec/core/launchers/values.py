@@ -80,7 +80,7 @@ def num_before_on_host(addresses: Sequence[str], index: int) -> int:
 
 
 def master_store(variables: Variables, *, host: str | None, job: str, advice: str) -> str:
-    """Return where the ranks of a launcher rendezvous that tells them no port.
+    """Return where ranks rendezvous whose launcher gives no address.
 
     MASTER_ADDR and MASTER_PORT decide if they are set. Otherwise the store is on ``host``, at a
     port that follows from ``job``, the launcher's name for this job: all its ranks compute the

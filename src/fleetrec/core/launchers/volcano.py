@@ -25,7 +25,7 @@ WORKERS = ("CHIEF", "MASTER", "LEADER", "WORKER", "TRAINER")  # ranks are number
 def read(variables: Variables) -> Place | None:
     """Return the place of a pod.
 
-    Volcano tells every pod the hosts of all tasks and its own index, but not which task it is of;
+    Volcano gives every pod the hosts of all tasks and its own index, but not its own task;
     that is the one which lists the pod's own host name.
     """
     index_name = next((name for name in INDEXES if is_given(variables, name)), None)

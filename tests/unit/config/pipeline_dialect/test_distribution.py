@@ -160,35 +160,24 @@ def test_gpus_that_are_not_used_are_noticed(decoded, train_config, processes, te
     )
 
 
-@pytest.mark.parametrize(
-    ("train_config", "processes", "field"),
-    [
-        ("gradient_clipping_by_norm: 1.0", FOUR, "gradient_clipping_by_norm"),
-        (
-            "train_distribute: HorovodStrategy gradient_clipping_by_norm: 1.0",
-            FOUR,
-            "gradient_clipping_by_norm",
-        ),
-        (SECOND_OPTIMIZER, FOUR, "optimizer_config[1]"),
-        (
-            f"train_distribute: PSStrategy {SECOND_OPTIMIZER}",
-            FOUR,
-            "optimizer_config[1]",
-        ),
-    ],
-)
-def test_what_several_processes_cannot_do_is_refused_before_they_start(
-    decoded, train_config, processes, field
-):
+def test_clipping_that_servers_cannot_do_is_refused_before_they_start(decoded):
+    clipped = "gradient_clipping_by_norm: 1.0"
     with pytest.raises(ConfigError) as caught:
-        decoded(train_config, processes)
+        decoded(clipped, FOUR)
     (problem,) = caught.value.problems
-    assert f"train_config.{field}: " in problem
-    decoded(train_config, Processes())
+    assert "train_config.gradient_clipping_by_norm: needs the norm of the mean gradient" in problem
+    for text, processes in (
+        (clipped, Processes()),
+        (f"{clipped} sync_replicas: false", FOUR),
+        (f"{clipped} train_distribute: HorovodStrategy", FOUR),
+    ):
+        (run,) = decoded(text, processes).runs
+        assert run.phases[0].update.clip_norm == 1.0
 
 
-def test_several_optimizers_are_taken_without_servers(decoded):
-    (run,) = decoded(f"train_distribute: HorovodStrategy {SECOND_OPTIMIZER}").runs
+@pytest.mark.parametrize("strategy", ["NoStrategy", "PSStrategy", "HorovodStrategy"])
+def test_several_optimizers_are_taken_with_and_without_servers(decoded, strategy):
+    (run,) = decoded(f"train_distribute: {strategy} {SECOND_OPTIMIZER}").runs
     assert len(run.phases[0].update.optimizers) == 2
 
 

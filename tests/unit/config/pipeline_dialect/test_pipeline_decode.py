@@ -195,7 +195,7 @@ def test_a_file_of_another_kind_is_refused(classes):
 
 def test_required_fields_take_their_defaults(tmp_path, classes):
     run = decode(pipeline(tmp_path), classes).job.runs[0]
-    assert run.save.rolling.keep == 10
+    assert {rule.keep for rule in run.rules if rule.do == "checkpoint"} == {10}
     assert run.summary_interval == 1000
     assert run.phases[0].dataset.shuffle_rows == 32
     assert run.phases[0].model.deepfm.l2_regularization == 1e-4
@@ -223,7 +223,7 @@ def test_paths_reach_every_field(tmp_path, classes):
     assert {f.embedded.dim for f in phase.model.groups[1].features} == {4}
     assert phase.model.deepfm.dnn.hidden_units == (5, 6)
     assert not phase.model.deepfm.dnn.use_bn
-    assert run.save.rolling.path == "elsewhere"
+    assert run.rules[0].path == "elsewhere/model.ckpt-{step}"
     assert run.evaluation.num_samples == 10
     assert run.num_steps == 3
     assert phase.model.labels == ("like",)

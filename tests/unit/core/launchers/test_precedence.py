@@ -201,8 +201,8 @@ def test_ranks_of_mpirun_on_several_machines_must_be_told_where_to_meet():
     several = {**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
     with pytest.raises(ConfigError, match="MASTER_ADDR: not in the environment; with several"):
         place_of(several)
-    told = {**several, "MASTER_ADDR": "first", "MASTER_PORT": "4000"}
-    assert place_of(told).store == "first:4000"
+    given = {**several, "MASTER_ADDR": "first", "MASTER_PORT": "4000"}
+    assert place_of(given).store == "first:4000"
 
 
 def test_a_rank_without_a_size_is_refused():
@@ -241,6 +241,7 @@ def test_the_store_is_on_the_first_node_of_slurm(nodes, host):
 def test_the_script_of_sbatch_is_no_rank():
     given = {name: value for name, value in SLURM.items() if name != "SLURM_STEP_ID"}
     assert place_of(given) is None
+    assert place_of({**SLURM, "SLURM_STEP_ID": "4294967290"}) is None
 
 
 def test_srun_with_pmi_is_read_as_slurm():

@@ -9,7 +9,7 @@ from torch.distributed import TCPStore
 from fleetrec.core.errors import LostRankError
 from fleetrec.core.place import Place
 from fleetrec.parallel.rank_comm import RankComm
-from fleetrec.parallel.roll_call import call_roll
+from fleetrec.parallel.rendezvous import rendezvous
 
 COUNT = 3
 
@@ -24,7 +24,7 @@ def port():
 def answer(port, index, *, count=COUNT, timeout_s=30.0):
     """Be one rank; returns what it reads in the store of its group, and the group's number."""
     store = TCPStore("127.0.0.1", port, is_master=False)
-    own, number = call_roll(store, index=index, count=count, timeout_s=timeout_s)
+    own, number = rendezvous(store, index=index, count=count, timeout_s=timeout_s)
     return own.add("arrived", 1), number
 
 

@@ -1,4 +1,4 @@
-"""Rows of the next batch come while the current one is computed, and are hardly older for it."""
+"""Rows of the next batch are pulled while the current one is computed, one step old at most."""
 
 import contextlib
 import threading
@@ -6,15 +6,14 @@ from itertools import pairwise
 
 import pytest
 import torch
-from fleetrec.parallel.cluster import Cluster
-from fleetrec.parallel.server import ServerStrategy
 
-from fleetrec.config.job import CommunicatorOptions, OptimizerOptions
-from fleetrec.server.client import ClientOptions
+from fleetrec.config.job import CommunicatorOptions
+from fleetrec.core.progress import Progress
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.wire import Kind
-from unit.parallel.test_geo import Linear, make_batch
-from unit.server.serving import TOKEN, make_service, make_topology
+from making_groups import make_batch, worker
+from unit.parallel.linear import Linear
+from unit.server.serving import TOKEN, make_service
 
 DEADLINE_S = 60
 
@@ -61,7 +60,7 @@ class Meeting(Linear):
 
     def forward(self, batch):
         if self.next_sequence is not None:
-            assert self._watched.wait_for_pull(self.next_sequence), "nothing was pulled ahead"
+            assert self._watched.wait_for_pull(self.next_sequence), "nothing was prefetched"
         return super().forward(batch)
 
 
@@ -76,22 +75,10 @@ def watched_server(directory):
         yield watched, f"127.0.0.1:{endpoint.port}"
 
 
-@contextlib.contextmanager
-def joined(endpoint, model, *, mode="async", pull_ahead=True):
-    strategy = ServerStrategy(
-        model,
-        optimizer=OptimizerOptions(name="sgd", lr=0.5),
-        device=torch.device("cpu"),
-        seed=0,
-        cluster=Cluster(
-            place=make_topology([endpoint]),
-            mode=mode,
-            client=ClientOptions(token=TOKEN),
-            communicator=CommunicatorOptions(pull_ahead=pull_ahead),
-        ),
-    )
-    with contextlib.closing(strategy):
-        yield strategy
+def joined(endpoint, model=None, *, mode="async", pull_ahead=True):
+    communicator = CommunicatorOptions(pull_ahead=pull_ahead)
+    make = Linear if model is None else lambda: model
+    return worker([endpoint], mode, make=make, communicator=communicator)
 
 
 def make_batches(count):
@@ -101,62 +88,61 @@ def make_batches(count):
 def test_a_pull_overlaps_the_computation_before_it(tmp_path):
     with watched_server(tmp_path) as (watched, endpoint):
         model = Meeting(watched)
-        with joined(endpoint, model) as strategy:
+        with joined(endpoint, model) as member:
             for number, (batch, upcoming) in enumerate(pairwise(make_batches(5)), start=1):
-                strategy.expect(upcoming)
+                member.stepper.prefetch(upcoming)
                 model.next_sequence = number + 1
-                strategy.train_step(batch)
+                member.train(batch)
 
 
 def test_rows_lack_the_step_being_computed_and_nothing_older(tmp_path):
-    with watched_server(tmp_path) as (watched, endpoint), joined(endpoint, Linear()) as strategy:
+    with watched_server(tmp_path) as (watched, endpoint), joined(endpoint) as member:
         for number, (batch, upcoming) in enumerate(pairwise(make_batches(40)), start=1):
             watched.may_push.clear()  # the push of the step before cannot be answered yet
-            strategy.expect(upcoming)
+            member.stepper.prefetch(upcoming)
             if number == 1:
                 watched.may_push.set()
             release = threading.Timer(0.01, watched.may_push.set)
             release.start()
-            strategy.train_step(batch)
+            member.train(batch)
             release.join()
-        strategy.end_pass(epoch=0)
+        member.end_pass()
         for sequence in range(3, 40):
             assert max(watched.answered_before[sequence]) >= sequence - 2
 
 
-def test_what_was_expected_does_not_count_until_it_is_trained(tmp_path):
+def test_a_prefetched_batch_does_not_count_until_it_is_trained(tmp_path):
     first, second, third = make_batches(3)
     with watched_server(tmp_path) as (_, endpoint):
-        with joined(endpoint, Linear()) as strategy:
-            for batch, upcoming, kept in ((first, second, b"1"), (second, third, b"2")):
-                strategy.keep(kept)
-                strategy.expect(upcoming)
-                strategy.train_step(batch)
-            strategy.end_pass(epoch=0)
-        with joined(endpoint, Linear()) as successor:
-            assert successor.recall() == b"2"
+        with joined(endpoint) as member:
+            for batch, upcoming in ((first, second), (second, third)):
+                member.stepper.prefetch(upcoming)
+                member.train(batch)
+            member.end_pass()
+        with joined(endpoint) as successor:
+            assert Progress.from_bytes(successor.group.load_progress()).step == 2
 
 
-def test_a_batch_that_was_not_expected_is_pulled_for_itself(tmp_path):
-    first, expected, other = make_batches(3)
+def test_a_batch_that_was_not_prefetched_is_pulled_for_itself(tmp_path):
+    first, prefetched, other = make_batches(3)
     rows = {}
     for name, pull_ahead in (("ahead", True), ("not", False)):
         torch.manual_seed(0)
         with (
             watched_server(tmp_path / name) as (_, endpoint),
-            joined(endpoint, Linear(), pull_ahead=pull_ahead) as strategy,
+            joined(endpoint, pull_ahead=pull_ahead) as member,
         ):
             if pull_ahead:
-                strategy.expect(expected)
-            strategy.train_step(first)
-            strategy.end_pass(epoch=0)
-            strategy.train_step(other)
-            strategy.end_pass(epoch=1)
-            rows[name] = strategy.frozen_rows()["t"]
+                member.stepper.prefetch(prefetched)
+            member.train(first)
+            member.end_pass()
+            member.train(other)
+            member.end_pass()
+            rows[name] = member.state.export_rows()["t"]
     torch.testing.assert_close(rows["ahead"], rows["not"], atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("mode", ["sync", "half_async"])
-def test_others_are_exact_and_look_at_nothing_before_its_time(tmp_path, mode):
-    with watched_server(tmp_path) as (_, endpoint), joined(endpoint, Linear(), mode=mode) as one:
-        assert not one.looks_ahead
+def test_other_modes_are_exact_and_prefetch_nothing(tmp_path, mode):
+    with watched_server(tmp_path) as (_, endpoint), joined(endpoint, mode=mode) as member:
+        assert not member.stepper.prefetches

@@ -1,4 +1,4 @@
-"""Find the ranks that were started together, at a store that remembers those before them."""
+"""Rendezvous of ranks over a store that survives restarts."""
 
 import json
 import secrets
@@ -9,17 +9,17 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
 from fleetrec.core.errors import LostRankError
 
-LOOK_S = 0.05
+POLL_S = 0.05
 
 _LEADER, _HERE, _GO, _ROUNDS = "leader", "here", "go", "rounds"
 
 
-def call_roll(store: Store, *, index: int, count: int, timeout_s: float) -> tuple[Store, int]:
-    """Return a store for these ranks alone, and how many groups of ranks were there before.
+def rendezvous(store: Store, *, index: int, count: int, timeout_s: float) -> tuple[Store, int]:
+    """Return a store for these ranks only, and how many groups of ranks used the store before.
 
-    Launchers do not tell the ranks of several machines how often all of them were started, so the
-    first rank calls them under a name of its own, and each answers with one of its own: names that
-    are left from earlier ranks are nobody's.
+    Launchers of several machines do not agree on how often the ranks were started. So rank 0 writes
+    a random name, and every rank answers under it with a random name of its own: what earlier ranks
+    have left in the store matches neither.
     """
     own = secrets.token_hex(8)
     deadline = time.monotonic() + timeout_s
@@ -31,11 +31,11 @@ def call_roll(store: Store, *, index: int, count: int, timeout_s: float) -> tupl
             store.set(f"{_HERE}/{leader}/{index}", own)
             if index == 0:
                 _answer(store, leader, count)
-            told = _read(store, f"{_GO}/{leader}")
-            group: dict[str, Any] = {"names": []} if told is None else json.loads(told)
+            found = _read(store, f"{_GO}/{leader}")
+            group: dict[str, Any] = {"names": []} if found is None else json.loads(found)
             if own in group["names"]:
                 return PrefixStore(leader, store), int(group["number"])
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     missing = [i for i in range(count) if _read(store, f"{_HERE}/{leader}/{i}") is None]
     raise LostRankError(
         f"rank {', '.join(map(str, missing)) or '0'} of {count} did not start within "
@@ -44,7 +44,7 @@ def call_roll(store: Store, *, index: int, count: int, timeout_s: float) -> tupl
 
 
 def _answer(store: Store, leader: str, count: int) -> None:
-    """Tell all ranks who they are, once all have answered; one may answer again, so look anew."""
+    """Publish the group once all ranks have answered."""
     names = [_read(store, f"{_HERE}/{leader}/{index}") for index in range(count)]
     if None not in names and _read(store, f"{_GO}/{leader}") is None:
         group = {"names": names, "number": store.add(_ROUNDS, 1) - 1}

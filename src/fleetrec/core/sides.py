@@ -1,0 +1,3 @@
+"""Names of the sides of a batch."""
+
+SAMPLE = "sample"  # the side whose rows are the samples

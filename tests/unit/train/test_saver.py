@@ -1,0 +1,194 @@
+"""Checkpoints that are written while training goes on."""
+
+import dataclasses
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from fleetrec.checkpoint.folder import open_folder
+from fleetrec.core.cursor import Cursor
+from fleetrec.core.errors import CheckpointError
+from fleetrec.core.progress import Progress
+from fleetrec.parallel.solo import SoloGroup
+from fleetrec.train.checkpoints import progress_in, worker_progress_in
+from fleetrec.train.pass_plan import Epochs
+from fleetrec.train.phase import build_phase
+from fleetrec.train.saver import Saver, SaveRequest
+from making import tensors_of
+from making_training import Recorder, decode_run, make_config, make_context
+
+DEADLINE_S = 60.0
+PROGRESS = Progress(pass_index=1, batch=3, step=8, cursor=Cursor(file=1, samples=48))
+
+
+@pytest.fixture(autouse=True)
+def in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+class Gate:
+    """A state whose cut is written when the test says so, and may fail."""
+
+    def __init__(self, state):
+        self._state = state
+        self.may_write = threading.Event()
+        self.may_write.set()
+        self.fails = False
+        self.progress = []
+        self.finished = []
+
+    def __getattr__(self, name):
+        return getattr(self._state, name)
+
+    def cut(self, *, parent):
+        return GatedCut(self, self._state.cut(parent=parent))
+
+
+class GatedCut:
+    def __init__(self, gate, cut):
+        self._gate = gate
+        self._cut = cut
+        self.dense = cut.dense
+        self.worker_progress = gate.progress
+
+    def write(self, target):
+        assert self._gate.may_write.wait(DEADLINE_S)
+        if self._gate.fails:
+            raise CheckpointError(f"{target}: the disk is full")
+        return self._cut.write(target)
+
+    def finish(self, *, published):
+        self._gate.finished.append(published)
+        return self._cut.finish(published=published)
+
+
+@dataclasses.dataclass
+class Made:
+    saver: Saver
+    gate: Gate
+    phase: object
+    recorder: Recorder
+
+    def step(self, number):
+        """Train on a batch, which changes weights and rows."""
+        with self.phase.loader.epoch(0) as batches:
+            batch = next(batches)
+        self.phase.stepper.train(batch, progress=Progress(step=number))
+
+
+@pytest.fixture
+def made(tmp_path):
+    run = decode_run(make_config(tmp_path)).model_copy(update={"checkpoint_base_interval": 3})
+    group = SoloGroup(torch.device("cpu"))
+    phase = build_phase(run.phases[0], run, group)
+    gate = Gate(phase.state)
+    phase = dataclasses.replace(phase, state=gate)
+    plan = Epochs(2, {phase.name: phase.loader.files})
+    recorder = Recorder()
+    saver = Saver(run, [phase], group, plan, make_context(Path("run"), recorder))
+    return Made(saver=saver, gate=gate, phase=phase, recorder=recorder)
+
+
+def test_training_goes_on_while_the_state_of_the_cut_is_written(made):
+    made.step(1)
+    made.saver.save(SaveRequest(url="first", progress=PROGRESS))
+    made.saver.wait()
+    made.gate.may_write.clear()
+    made.saver.save(SaveRequest(url="second", progress=PROGRESS))
+    made.step(2)
+    made.saver.poll()  # does not wait
+    assert not Path("second").exists()
+    assert made.recorder.saved_urls == ["first"]
+    made.gate.may_write.set()
+    made.saver.wait()
+    assert made.recorder.saved_urls == ["first", "second"]
+    assert tensors_of(Path("first")) == tensors_of(Path("second"))
+
+
+def test_a_failed_write_publishes_nothing_and_raises_at_the_next_call(made):
+    made.gate.fails = True
+    made.saver.save(SaveRequest(url="broken", progress=PROGRESS))
+    with pytest.raises(CheckpointError, match="the disk is full"):
+        made.saver.wait()
+    assert not list(Path().glob("*broken*"))
+    assert made.gate.finished == [False]
+    assert made.recorder.saved_urls == []
+    assert not made.saver.is_saved("broken", PROGRESS)
+
+
+def test_the_loop_gets_the_error_of_the_thread_at_its_next_step(made):
+    made.gate.fails = True
+    made.saver.save(SaveRequest(url="broken", progress=PROGRESS))
+    for thread in threading.enumerate():
+        if thread.name == "fleetrec-save":
+            thread.join(DEADLINE_S)
+    with pytest.raises(CheckpointError, match="the disk is full"):
+        made.saver.poll()
+    made.gate.fails = False
+    made.saver.save(SaveRequest(url="sound", progress=PROGRESS))
+    made.saver.wait()
+    assert Path("sound/MANIFEST.json").is_file()
+
+
+def test_a_manifest_says_where_the_run_is_and_what_its_rules_remember(made):
+    request = SaveRequest(
+        url="c", progress=PROGRESS, metrics={"learn": {"AUC": 0.5}}, rules={"x": 1}
+    )
+    made.saver.save(request)
+    made.saver.wait()
+    folder = open_folder("c", kind="checkpoint")
+    assert progress_in(folder) == PROGRESS
+    assert worker_progress_in(folder) == ()
+    assert folder.meta["metrics"] == {"learn": {"AUC": 0.5}}
+    assert folder.meta["rules"] == {"x": 1}
+    assert list(folder.meta["data"]) == ["learn"]
+
+
+def test_workers_that_have_not_begun_the_pass_begin_it_when_resumed(made):
+    others = Progress(pass_index=1, batch=2, step=7, cursor=Cursor(file=2))
+    made.gate.progress = [PROGRESS.to_bytes(), others.to_bytes(), b"", Progress().to_bytes()]
+    made.saver.save(SaveRequest(url="c", progress=PROGRESS))
+    made.saver.wait()
+    start = PROGRESS.pass_start()
+    found = worker_progress_in(open_folder("c", kind="checkpoint"))
+    assert found == (PROGRESS, others, start, start)
+
+
+def kind_of(url):
+    (record,) = open_folder(url, kind="checkpoint").meta["tables"]["learn"].values()
+    return record["kind"]
+
+
+def test_a_checkpoint_that_may_be_replaced_is_a_base_and_no_parent(made):
+    for number, url in enumerate(("a", "best", "b")):
+        made.step(number)
+        replaceable = url == "best"
+        made.saver.save(SaveRequest(url=url, progress=PROGRESS, is_replaceable=replaceable))
+        made.saver.wait()
+    assert [kind_of(url) for url in ("a", "best", "b")] == ["base", "base", "delta"]
+    (record,) = open_folder("b", kind="checkpoint").meta["tables"]["learn"].values()
+    assert record["parent"]["path"] == "../a"
+
+
+def test_a_run_continues_the_chain_of_the_checkpoint_it_has_loaded(made):
+    made.step(1)
+    made.saver.save(SaveRequest(url="a", progress=PROGRESS))
+    made.saver.wait()
+    made.saver.begin_from("a", PROGRESS, chain=["a"])
+    assert made.saver.last_saved(PROGRESS) == "a"
+    made.step(2)
+    made.saver.save(SaveRequest(url="b", progress=PROGRESS))
+    made.saver.wait()
+    assert kind_of("b") == "delta"
+
+
+def test_saving_does_not_change_what_is_counted(made):
+    with made.phase.loader.epoch(0) as batches:
+        batch = next(batches)
+        result = made.phase.stepper.evaluate(batch)
+        made.phase.metrics.count(result.outputs, batch, result.loss)
+    made.saver.save(SaveRequest(url="c", progress=PROGRESS))
+    made.saver.wait()
+    assert made.phase.metrics.values()["SAMPLES"] == batch.num_samples
