@@ -38,7 +38,7 @@ class _Settings:
 
 
 class DistributedStrategy(_Settings):
-    """The second generation: ``a_sync`` without ``k_steps`` is async, with ``k_steps`` it is geo, else sync."""
+    """The second generation: ``a_sync`` is async, with ``k_steps`` geo; without it, sync."""
 
     _known = ("a_sync", "a_sync_configs")
 
