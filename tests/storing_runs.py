@@ -102,7 +102,7 @@ class RunContract:
             for line in next(Path("logs").glob("*.infer/metrics.jsonl")).read_text().splitlines()
             if (record := json.loads(line))["event"] == "pass"
         )
-        assert record["figures"]["AUC"] > 0.5
+        assert record["metrics"]["AUC"] > 0.5
 
     def test_tables_are_read_written_and_imported(self, place, tmp_path):
         run(write_config(tmp_path, place), "runner.train.epochs=1")

@@ -110,7 +110,7 @@ def last_auc(run_folder: Path) -> float:
     """Return the AUC of the last pass of a run; of several tasks (AUC_<task>), the worst."""
     lines = (run_folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     passes = [event for event in map(json.loads, lines) if event["event"] == "pass"]
-    figures: dict[str, float] = passes[-1]["figures"]
+    figures: dict[str, float] = passes[-1]["metrics"]
     return min(value for name, value in figures.items() if name.partition("_")[0] == "AUC")
 
 

@@ -126,4 +126,4 @@ def _figures(folder):
     """Return the figures of every epoch, as they were told last."""
     lines = (folder / f"logs/{folder.name}.{RUNNER}/metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
-    return {r["epoch"]: r["figures"] for r in records if r["event"] == "pass"}
+    return {r["epoch"]: r["metrics"] for r in records if r["event"] == "pass"}

@@ -37,7 +37,7 @@ def passes_of(folder, runner):
     """What was found of each checkpoint."""
     (path,) = folder.glob(f"logs/*.{runner}/metrics.jsonl")
     records = map(json.loads, path.read_text().splitlines())
-    return {one["epoch"]: one["figures"] for one in records if one["event"] == "pass"}
+    return {one["epoch"]: one["metrics"] for one in records if one["event"] == "pass"}
 
 
 def judge(trained, folder, num_workers):

@@ -215,7 +215,7 @@ def test_a_cluster_checkpoint_is_judged_by_one_process(tmp_path):
     assert "Infer judge of epoch 0 done" in done.stdout
     records = (tmp_path / f"logs/{tmp_path.name}.train/metrics.jsonl").read_text().splitlines()
     (summed,) = [r for r in map(json.loads, records) if r["event"] == "pass"]
-    assert summed["figures"]["SAMPLES"] == 640
+    assert summed["metrics"]["SAMPLES"] == 640
 
 
 @pytest.mark.slow

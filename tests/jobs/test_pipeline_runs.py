@@ -77,6 +77,25 @@ def test_new_data_is_continued_with_from_its_beginning(tmp_path, paths):
     assert after != before
 
 
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--train_config.gradient_clipping_by_norm=0.5",
+        "--train_config.optimizer_config[0].adam_optimizer.learning_rate"
+        ".constant_learning_rate.learning_rate=0.5",
+    ],
+)
+def test_another_learning_rate_or_clipping_begins_the_data_from_its_start(
+    tmp_path, paths, capsys, argument
+):
+    pipeline = write(tmp_path, LINEAR, paths=paths, num_steps=4)
+    train(pipeline)
+    train(pipeline, continue_train=True, arguments=["--train_config.num_steps=6", argument])
+    assert "from the beginning of the data: options or data have changed" in capsys.readouterr().out
+    progress = open_folder(tmp_path / "model" / "model.ckpt-6", kind="checkpoint").meta["progress"]
+    assert (progress["step"], progress["batch"]) == (6, 2)
+
+
 def test_a_full_model_folder_is_not_written_over(tmp_path, paths):
     pipeline = write(tmp_path, LINEAR, paths=paths, num_steps=1)
     train(pipeline)

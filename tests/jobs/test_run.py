@@ -71,7 +71,7 @@ def passes(name: str) -> list[dict]:
 
 def test_the_built_in_model_learns_and_leaves_everything_behind():
     run("fleetrec.models.rank.dnn")
-    aucs = [record["figures"]["AUC"] for record in passes("dnn.single_cpu_infer")]
+    aucs = [record["metrics"]["AUC"] for record in passes("dnn.single_cpu_infer")]
     assert len(aucs) == 4
     assert aucs[-1] > 0.70
     assert sorted(p.name for p in Path("increment_dnn").iterdir()) == ["0", "1", "2", "3"]
@@ -152,14 +152,14 @@ def test_two_files_called_model_py_do_not_collide(job):
 def test_the_last_partial_batch_counts(job):
     run(write_job(job, Path("config.yaml")), "mode=[train,infer]", "dataset.data.batch_size=64")
     done = passes(f"{Path.cwd().name}.infer")
-    assert [record["figures"]["SAMPLES"] for record in done] == [200.0, 200.0]
+    assert [record["metrics"]["SAMPLES"] for record in done] == [200.0, 200.0]
 
 
 def test_metrics_start_anew_in_every_epoch_and_every_evaluation(job):
     run(write_job(job, Path("config.yaml")), "mode=[train,infer]")
     folder = Path.cwd().name
     counted = [
-        r["figures"]["SAMPLES"] for r in (*passes(f"{folder}.train"), *passes(f"{folder}.infer"))
+        r["metrics"]["SAMPLES"] for r in (*passes(f"{folder}.train"), *passes(f"{folder}.infer"))
     ]
     assert counted == [200.0] * 4
 
@@ -380,7 +380,7 @@ def test_another_optimizer_can_infer_and_warm_start(job):
     other = "hyper_parameters.optimizer.class=SGD"
     run(config, other, "mode=[infer]")
     run(config, other, "runner.train.init_model_path=ckpt/1", "runner.train.epochs=1")
-    assert passes(f"{Path.cwd().name}.train")[0]["figures"]["AUC"] > 0.5
+    assert passes(f"{Path.cwd().name}.train")[0]["metrics"]["AUC"] > 0.5
 
 
 def test_a_folder_of_checkpoints_is_no_warm_start(job):

@@ -57,7 +57,7 @@ def small_job(folder, *, tables="fixed", cluster=None, **runner):
 def last_figures(folder):
     lines = (folder / "logs/metrics.jsonl").read_text().splitlines()
     passes = [json.loads(line) for line in lines if json.loads(line)["event"] == "pass"]
-    return passes[-1]["figures"]
+    return passes[-1]["metrics"]
 
 
 def test_ranks_end_with_the_weights_and_figures_of_one_process(folder):

@@ -31,7 +31,7 @@ class MetricsTail:
         if record["event"] == "saved":
             self._observer.saved(record["what"], record["path"], epoch=record["epoch"])
         elif record["event"] == "pass":
-            metrics = {k: float("nan") if v is None else v for k, v in record["figures"].items()}
+            metrics = {k: float("nan") if v is None else v for k, v in record["metrics"].items()}
             self._observer.pass_done(
                 PassDone(
                     kind=record["kind"],

@@ -87,7 +87,7 @@ def matching_phase(checkpoint: Folder, phase: Phase) -> str:
             return candidates[0]
     raise CheckpointError(
         f"{checkpoint.name}: holds the phases {', '.join(phases)}; none of them is "
-        f"{phase.name!r}, and the model does not tell which to take"
+        f"{phase.name!r}, and none or several are of the same model"
     )
 
 

@@ -132,7 +132,7 @@ class JsonObserver:
             batch=info.batch,
             step=info.step,
             samples_per_s=interval.samples_per_s,
-            figures=_plain(interval.metrics),
+            metrics=_plain(interval.metrics),
             tables=interval.tables,
         )
 
@@ -145,7 +145,7 @@ class JsonObserver:
             epoch=done.epoch,
             seconds=done.seconds,
             samples_per_s=done.samples_per_s,
-            figures=_plain(done.metrics),
+            metrics=_plain(done.metrics),
             tables=done.tables,
         )
 

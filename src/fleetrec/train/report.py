@@ -50,12 +50,12 @@ def _records(folder: RunFolder) -> list[dict[str, Any]]:
 def _passes_table(passes: Sequence[dict[str, Any]]) -> str:
     if not passes:
         return "<p>No pass over the data was finished.</p>"
-    names = list(dict.fromkeys(name for record in passes for name in record["figures"]))
+    names = list(dict.fromkeys(name for record in passes for name in record["metrics"]))
     head = "".join(f"<th>{html.escape(name)}" for name in ("epoch", *names, "samples/s"))
     rows = (
         [
             f"{record['epoch']} {record['phase']}",
-            *(_number(record["figures"].get(name)) for name in names),
+            *(_number(record["metrics"].get(name)) for name in names),
             f"{record['samples_per_s']:,.0f}",
         ]
         for record in passes
@@ -65,11 +65,11 @@ def _passes_table(passes: Sequence[dict[str, Any]]) -> str:
 
 
 def _curve(name: str, intervals: Sequence[dict[str, Any]]) -> str:
-    """Draw one figure over the steps."""
+    """Draw one metric over the steps."""
     points = [
-        (float(record["step"]), float(record["figures"][name]))
+        (float(record["step"]), float(record["metrics"][name]))
         for record in intervals
-        if record["figures"].get(name) is not None
+        if record["metrics"].get(name) is not None
     ]
     if len(points) < 2:
         return ""

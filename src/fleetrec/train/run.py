@@ -29,7 +29,7 @@ from fleetrec.train.rules import GroupRules, NoRules, RuleActions
 from fleetrec.train.saver import InferenceExport, Saver
 from fleetrec.train.start import Start, Starter
 
-__all__ = ["Evaluation", "RunContext", "StoppedError", "Training"]
+__all__ = ("Evaluation", "RunContext", "StoppedError", "Training")
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The folder that a run leaves behind: its log, its figures, its identity."""
+"""The folder that a run leaves behind: its log, its metrics, its identity."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """All figures, one JSON object per line."""
+        """All metrics, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property

@@ -37,9 +37,9 @@ def test_of_several_tasks_and_passes_the_worst_task_of_the_last_pass_counts(
     tmp_path, figures, worst
 ):
     events = [
-        {"event": "pass", "figures": {"AUC": 0.2}},
-        {"event": "pass", "figures": figures},
-        {"event": "interval", "figures": {"AUC": 0.3}},
+        {"event": "pass", "metrics": {"AUC": 0.2}},
+        {"event": "pass", "metrics": figures},
+        {"event": "interval", "metrics": {"AUC": 0.3}},
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in events))
     assert last_auc(tmp_path) == worst
