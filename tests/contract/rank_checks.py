@@ -1,4 +1,4 @@
-"""What every rank of a group does for ``test_ranks.py``; prints what it found as JSON.
+"""What every rank of a group does for ``test_rank_groups.py``; prints what it found as JSON.
 
 usage: python -m contract.rank_checks FOLDER
 """
