@@ -15,41 +15,41 @@ class Gathers:
 
     def __init__(self, num_workers: int) -> None:
         self._num_workers = num_workers
-        self._brought: dict[tuple[int, str], dict[int, bytes]] = {}
+        self._contributions: dict[tuple[int, str], dict[int, bytes]] = {}
 
     def has(self, number: int, name: str, worker: int) -> bool:
-        """Tell whether a worker has brought its part."""
-        return worker in self._brought.get((number, name), {})
+        """Tell whether a worker has found its part."""
+        return worker in self._contributions.get((number, name), {})
 
-    def part_of(self, number: int, name: str, worker: int) -> bytes:
-        """Return what a worker has brought; nothing if it has not come."""
-        return self._brought.get((number, name), {}).get(worker, b"")
+    def contribution(self, number: int, name: str, worker: int) -> bytes:
+        """Return what a worker has found; nothing if it has not come."""
+        return self._contributions.get((number, name), {}).get(worker, b"")
 
-    def bring(self, number: int, name: str, worker: int, content: bytes) -> None:
+    def add(self, number: int, name: str, worker: int, content: bytes) -> None:
         """Add the part of a worker."""
-        self._brought.setdefault((number, name), {}).setdefault(worker, content)
-        for key in [key for key in self._brought if 0 < key[0] <= number - KEPT_NUMBERS]:
-            del self._brought[key]
+        self._contributions.setdefault((number, name), {}).setdefault(worker, content)
+        for key in [key for key in self._contributions if 0 < key[0] <= number - KEPT_NUMBERS]:
+            del self._contributions[key]
 
     def missing(self, number: int, name: str) -> list[int]:
         """Return the workers that have not come."""
-        brought = self._brought.get((number, name), {})
-        return [worker for worker in range(self._num_workers) if worker not in brought]
+        found = self._contributions.get((number, name), {})
+        return [worker for worker in range(self._num_workers) if worker not in found]
 
     def result(self, number: int, name: str) -> list[bytes]:
-        """Return what all have brought, in the order of workers."""
-        brought = self._brought[number, name]
-        return [brought[worker] for worker in range(self._num_workers)]
+        """Return what all have found, in the order of workers."""
+        found = self._contributions[number, name]
+        return [found[worker] for worker in range(self._num_workers)]
 
     def to_plain(self) -> list[Any]:
         """Return what outlives the process."""
         return [
             [number, name, worker, base64.b64encode(content).decode()]
-            for (number, name), brought in self._brought.items()
-            for worker, content in brought.items()
+            for (number, name), found in self._contributions.items()
+            for worker, content in found.items()
         ]
 
     def load(self, plain: list[Any]) -> None:
         """Take up what ``to_plain`` returned."""
         for number, name, worker, content in plain:
-            self.bring(number, name, worker, base64.b64decode(content))
+            self.add(number, name, worker, base64.b64decode(content))

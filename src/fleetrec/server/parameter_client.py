@@ -166,7 +166,7 @@ class ParameterClient:
     def end_pass(self, number: int) -> None:
         """Say that there is no more data in a pass; returns when no worker has any."""
         fault_point("leave")
-        self._servers.ask_all(self._message(Kind.LEAVE, sequence=number))
+        self._servers.ask_all(self._message(Kind.END_PASS, sequence=number))
         fault_point("leave_done")
 
     def evict(self, number: int, *, now: int) -> None:

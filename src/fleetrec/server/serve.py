@@ -69,7 +69,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
             teller = Teller(
                 options.status,
                 num_calls=lambda: endpoint.traffic.num_calls,
-                num_held=service.num_held,
+                num_pending=service.num_pending,
                 clock=time.monotonic,
             )
         with endpoint, figures_page(options.metrics_port, service.figures, endpoint):

@@ -50,7 +50,7 @@ class Service:
             Kind.SETUP: self._set_up,
             Kind.PULL: self._pull,
             Kind.PUSH: self._push,
-            Kind.LEAVE: self._leave,
+            Kind.END_PASS: self._end_pass,
             Kind.EVICT: self._evict,
             Kind.GATHER: self._gather,
             Kind.WORKER_PROGRESS: self._worker_progress,
@@ -68,10 +68,10 @@ class Service:
             raise WireError(f"{message.kind.name} is no request")
         return self._handlers[message.kind](message)
 
-    def num_held(self) -> int:
+    def num_pending(self) -> int:
         """Return how many pushes wait for their step."""
         with self._changed:
-            return self._workers.num_held()
+            return self._workers.num_pending()
 
     def _recover(self) -> None:
         snapshot = self._memory.snapshot()
@@ -88,9 +88,9 @@ class Service:
 
     def _replay(self, message: Message) -> None:
         if message.kind == Kind.APPLY:
-            self._apply_held(message)
+            self._apply_pending(message)
         elif message.kind == Kind.GATHER:
-            self._bring(message)
+            self._add_contribution(message)
         else:
             self.handle(message)
 
@@ -106,7 +106,7 @@ class Service:
             worker = self._workers.of(message.worker)
             if message.incarnation > worker.incarnation:
                 self._journal(message)
-                self._workers.enter(message.worker, message.incarnation)
+                self._workers.register(message.worker, message.incarnation)
                 if message.worker == CHIEF:  # a save of the process before it is over
                     self._cut.drop()
             return Message(
@@ -121,7 +121,7 @@ class Service:
                             "num_passes": self._workers.num_passes,
                         }
                     ),
-                    np.frombuffer(self._gathers.part_of(0, START, message.worker), np.uint8),
+                    np.frombuffer(self._gathers.contribution(0, START, message.worker), np.uint8),
                 ],
             )
 
@@ -204,11 +204,11 @@ class Service:
                 f"worker {message.worker} asks for step {message.sequence}, but its last push is "
                 f"{worker.sequence}"
             )
-        if worker.held is None or message.sequence == worker.sequence:
+        if worker.pending is None or message.sequence == worker.sequence:
             return None  # a worker that was restarted makes its step again, from the same rows
         self._workers.set_ready(message.worker)
         self._apply_if_complete()
-        return self._wait(lambda: worker.held is None, self._workers.waited_for)
+        return self._wait(lambda: worker.pending is None, self._workers.missing)
 
     def _push(self, message: Message) -> Message:
         shard = self._held()
@@ -217,7 +217,7 @@ class Service:
             worker = self._workers.check_alive(message.worker, message.incarnation)
             if message.sequence <= worker.sequence:
                 return Message(kind=Kind.OK)  # it came before; the answer was lost
-            is_next = message.sequence == worker.sequence + 1 and worker.held is None
+            is_next = message.sequence == worker.sequence + 1 and worker.pending is None
             if shard.model.mode == "sync" and not is_next:
                 raise WireError(
                     f"worker {message.worker}: push {message.sequence} does not follow "
@@ -227,59 +227,59 @@ class Service:
             self._journal(message)
             fault_point("push_logged")
             if shard.model.mode == "sync":
-                self._workers.hold(message.worker, message.sequence, push)
+                self._workers.hold_push(message.worker, message.sequence, push)
             else:
                 with all_or_nothing():
                     shard.apply([push])
                 self._version += 1
-                self._workers.note(message.worker, message.sequence, push.progress)
+                self._workers.record_push(message.worker, message.sequence, push.progress)
                 self._snapshot_if_due()
             fault_point("push_done")
         return Message(kind=Kind.OK)
 
-    def _leave(self, message: Message) -> Message:
+    def _end_pass(self, message: Message) -> Message:
         """Note that a worker has no more data in a pass; answers when nobody has."""
         number = message.sequence
         with self._changed:
             self._workers.check_alive(message.worker, message.incarnation)
             if number < self._workers.num_passes:
                 return Message(kind=Kind.OK)
-            self._workers.leave(message.worker)
+            self._workers.end_pass(message.worker)
             fault_point("leave")
             self._apply_if_complete(number)
-            waiting = self._wait(lambda: self._workers.num_passes > number, self._workers.not_left)
+            waiting = self._wait(lambda: self._workers.num_passes > number, self._workers.in_pass)
             return waiting or Message(kind=Kind.OK)
 
     def _apply_if_complete(self, number: int = 0) -> None:
         """Make the step if nobody is waited for; ``number`` is the pass that a worker leaves."""
-        ends_pass = not self._workers.not_left()
-        if self._workers.waited_for() or not (ends_pass or self._workers.has_held()):
+        ends_pass = not self._workers.in_pass()
+        if self._workers.missing() or not (ends_pass or self._workers.has_pending()):
             return
         done = Message(kind=Kind.APPLY, sequence=number + 1 if ends_pass else 0)
         fault_point("step")
         self._journal(done)
         fault_point("step_logged")
-        self._apply_held(done)
+        self._apply_pending(done)
         fault_point("step_done")
         self._snapshot_if_due()
         self._changed.notify_all()
 
-    def _apply_held(self, done: Message) -> None:
-        pushes = self._workers.take_held()
+    def _apply_pending(self, done: Message) -> None:
+        pushes = self._workers.take_pending()
         if pushes:
             with all_or_nothing():
                 self._held().apply(pushes)
             self._version += 1
         if done.sequence > 0:
-            self._workers.end_pass(done.sequence - 1)
+            self._workers.start_next_pass(done.sequence - 1)
 
     def _wait(
-        self, is_done: Callable[[], bool], waited_for: Callable[[], list[int]]
+        self, is_done: Callable[[], bool], missing: Callable[[], list[int]]
     ) -> Message | None:
         """Wait with patience; then return an answer that says for whom."""
         if self._changed.wait_for(is_done, timeout=self._options.patience_s):
             return None
-        return Message(kind=Kind.WAIT, arrays=[np.array(waited_for(), np.uint32)])
+        return Message(kind=Kind.WAIT, arrays=[np.array(missing(), np.uint32)])
 
     def _evict(self, message: Message) -> Message:
         """Evict rows after pass ``sequence``, once."""
@@ -299,7 +299,7 @@ class Service:
             if not self._gathers.has(message.sequence, name, message.worker):
                 self._workers.of(message.worker)
                 self._journal(message)
-                self._bring(message)
+                self._add_contribution(message)
                 self._changed.notify_all()
             if name == FINISHED:
                 return Message(kind=Kind.OK)
@@ -314,12 +314,12 @@ class Service:
                 kind=Kind.OK, arrays=[np.frombuffer(content, np.uint8) for content in brought]
             )
 
-    def _bring(self, message: Message) -> None:
+    def _add_contribution(self, message: Message) -> None:
         if message.text(0) == FINISHED:
             self._finish(message.worker)
             return
         content = message.array(1, np.uint8).tobytes()
-        self._gathers.bring(message.sequence, message.text(0), message.worker, content)
+        self._gathers.add(message.sequence, message.text(0), message.worker, content)
 
     def _finish(self, *workers: int) -> None:
         self._finished.update(workers)
@@ -362,7 +362,7 @@ class Service:
         """Replace tables or the dense part; a snapshot replaces a record of it."""
         shard = self._held()
         with self._changed:
-            if self._workers.has_held():
+            if self._workers.has_pending():
                 raise WireError("a step is being made; tables are replaced between passes")
             self._cut.drop()
             admin.WRITES[message.kind](shard, message)
@@ -387,7 +387,7 @@ class Service:
     # Snapshots of all this.
 
     def _snapshot_if_due(self) -> None:
-        if self._is_replaying or self._workers.has_held() or self._cut.is_live:
+        if self._is_replaying or self._workers.has_pending() or self._cut.is_live:
             return
         # A journal may become as long as what would replace it: so at most half of all writing is
         # snapshots, however large the tables are.

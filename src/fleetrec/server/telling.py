@@ -19,12 +19,12 @@ class Teller:
         path: Path,
         *,
         num_calls: Callable[[], int],
-        num_held: Callable[[], int],
+        num_pending: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
         self._path = path
         self._num_calls = num_calls
-        self._num_held = num_held
+        self._num_held = num_pending
         self._clock = clock
         self._time = clock()
         self._counted = 0

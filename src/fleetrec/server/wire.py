@@ -37,7 +37,7 @@ class Kind(enum.IntEnum):
     SETUP = 2
     PULL = 3
     PUSH = 4
-    LEAVE = 5
+    END_PASS = 5
     EVICT = 6
     GATHER = 7
     SAVE = 8

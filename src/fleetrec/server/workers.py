@@ -17,9 +17,9 @@ class Worker:
     sequence: int = 0
     progress: bytes = b""
     applied: bytes = b""  # the progress of the last push that was applied
-    held: Push | None = None  # in sync: the last push, until the step is applied
+    pending: Push | None = None  # in sync: the last push, until the step is applied
     is_ready: bool = False  # its last push has reached all servers
-    has_left: bool = False  # it has no more data in this pass
+    has_ended_pass: bool = False  # it has no more data in this pass
 
 
 class Workers:
@@ -44,7 +44,7 @@ class Workers:
             raise WireError(f"worker {index} of {len(self._workers)} does not exist")
         return self._workers[index]
 
-    def enter(self, index: int, incarnation: int) -> None:
+    def register(self, index: int, incarnation: int) -> None:
         """Note that a worker lives again; an older process of the same number is out."""
         worker = self.of(index)
         worker.incarnation = max(worker.incarnation, incarnation)
@@ -58,12 +58,12 @@ class Workers:
             )
         return worker
 
-    def hold(self, index: int, sequence: int, push: Push) -> None:
+    def hold_push(self, index: int, sequence: int, push: Push) -> None:
         """Keep a push until its step is applied."""
         worker = self.of(index)
-        worker.sequence, worker.progress, worker.held = sequence, push.progress, push
+        worker.sequence, worker.progress, worker.pending = sequence, push.progress, push
 
-    def note(self, index: int, sequence: int, progress: bytes) -> None:
+    def record_push(self, index: int, sequence: int, progress: bytes) -> None:
         """Note a push that was applied at once."""
         worker = self.of(index)
         worker.sequence, worker.progress, worker.applied = sequence, progress, progress
@@ -72,49 +72,49 @@ class Workers:
         """Note that the last push of a worker has reached all servers."""
         self.of(index).is_ready = True
 
-    def leave(self, index: int) -> None:
+    def end_pass(self, index: int) -> None:
         """Note that a worker has no more data in this pass."""
-        self.of(index).has_left = True
+        self.of(index).has_ended_pass = True
 
-    def waited_for(self) -> list[int]:
+    def missing(self) -> list[int]:
         """Return the workers without whom the step cannot be applied."""
-        return [i for i, w in enumerate(self._workers) if not (w.is_ready or w.has_left)]
+        return [i for i, w in enumerate(self._workers) if not (w.is_ready or w.has_ended_pass)]
 
-    def not_left(self) -> list[int]:
+    def in_pass(self) -> list[int]:
         """Return the workers that still have data in this pass."""
-        return [i for i, worker in enumerate(self._workers) if not worker.has_left]
+        return [i for i, worker in enumerate(self._workers) if not worker.has_ended_pass]
 
-    def has_held(self) -> bool:
+    def has_pending(self) -> bool:
         """Tell whether a push waits for its step."""
-        return self.num_held() > 0
+        return self.num_pending() > 0
 
-    def num_held(self) -> int:
+    def num_pending(self) -> int:
         """Return how many pushes wait for their step."""
-        return sum(worker.held is not None for worker in self._workers)
+        return sum(worker.pending is not None for worker in self._workers)
 
-    def take_held(self) -> list[Push]:
+    def take_pending(self) -> list[Push]:
         """Return the pushes of the step, in the order of workers, and begin the next step."""
-        held = [worker.held for worker in self._workers if worker.held is not None]
+        pending = [worker.pending for worker in self._workers if worker.pending is not None]
         for worker in self._workers:
             worker.applied = worker.progress
-            worker.held = None
+            worker.pending = None
             worker.is_ready = False
-        return held
+        return pending
 
     def applied(self) -> list[bytes]:
         """Return the progress of every worker behind its last push that was applied."""
         return [worker.applied for worker in self._workers]
 
-    def end_pass(self, number: int) -> None:
+    def start_next_pass(self, number: int) -> None:
         """Begin the pass behind ``number``, in which all workers take part again."""
         self.num_passes = number + 1
         for worker in self._workers:
-            worker.has_left = False
+            worker.has_ended_pass = False
             worker.is_ready = False
 
     def to_plain(self) -> dict[str, Any]:
         """Return what outlives the process; nothing may be held."""
-        assert not self.has_held()
+        assert not self.has_pending()
         return {
             "passes": self.num_passes,
             "workers": [

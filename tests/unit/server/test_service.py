@@ -138,13 +138,13 @@ def test_a_worker_makes_its_step_again_from_the_same_rows(tmp_path, is_restarted
 
 def test_workers_that_have_left_are_not_waited_for(tmp_path):
     held = Held(tmp_path, model=SYNC, num_workers=2)
-    assert held.ask(Kind.LEAVE, worker=1, incarnation=1).kind == Kind.WAIT
+    assert held.ask(Kind.END_PASS, worker=1, incarnation=1).kind == Kind.WAIT
     held.push(1, worker=0)
     assert held.pull(2, worker=0).kind == Kind.OK
     assert held.dense() == [-1.0] * MODEL.num_dense
-    assert held.ask(Kind.LEAVE, worker=0, incarnation=1).kind == Kind.OK
+    assert held.ask(Kind.END_PASS, worker=0, incarnation=1).kind == Kind.OK
     held.restart()
-    assert held.ask(Kind.LEAVE, worker=1, incarnation=1).kind == Kind.OK
+    assert held.ask(Kind.END_PASS, worker=1, incarnation=1).kind == Kind.OK
     held.push(2, worker=0)
     assert held.pull(3, worker=0).kind == Kind.WAIT  # a new pass, in which worker 1 takes part
 

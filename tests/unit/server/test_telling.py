@@ -8,7 +8,7 @@ def test_calls_are_counted_between_two_statuses(tmp_path):
     now, calls = iter([0.0, 0.5, 2.0, 4.0]), iter([3, 10, 30])
     path = tmp_path / "status"
     teller = Teller(
-        path, num_calls=lambda: next(calls), num_held=lambda: 2, clock=lambda: next(now)
+        path, num_calls=lambda: next(calls), num_pending=lambda: 2, clock=lambda: next(now)
     )
     teller.tell()
     assert not path.exists()  # not due yet
