@@ -19,9 +19,9 @@ from fleetrec.models.base import Model
 from fleetrec.parallel.flat import FlatParameters
 from fleetrec.parallel.optimizer_plan import OptimizerPlan
 from fleetrec.server.client import ClientOptions, ServerClient
+from fleetrec.server.durable_state import DurableState
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.push import Push, RowPush
-from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
 from fleetrec.server.spec import ServedModel, build_stores
@@ -33,7 +33,7 @@ STEPS_PER_ROUND = 12
 WARM_BYTES = 1 << 29
 
 
-class Forgetful(Memory):
+class Forgetful(DurableState):
     """A folder that nothing is written to."""
 
     def append(self, record: bytes) -> None:
@@ -64,11 +64,13 @@ class Asked:
 
 
 @contextlib.contextmanager
-def asked(memory: Memory, model: ServedModel, requests: Sequence[Message]) -> Iterator[Asked]:
+def asked(
+    durable: DurableState, model: ServedModel, requests: Sequence[Message]
+) -> Iterator[Asked]:
     """Serve a model, and introduce a worker to the server."""
-    service = Service(memory, ServiceOptions(portion=WHOLE_TABLE, num_workers=1))
+    service = Service(durable, ServiceOptions(portion=WHOLE_TABLE, num_workers=1))
     with (
-        contextlib.closing(memory),
+        contextlib.closing(durable),
         Endpoint(service, "127.0.0.1:0", security=Security(), num_workers=1) as endpoint,
         contextlib.closing(ServerClient(f"127.0.0.1:{endpoint.port}", ClientOptions())) as client,
     ):
@@ -89,7 +91,7 @@ def measure_journal(
     cpu: dict[str, list[float]] = {"journal": [], "none": []}
     with (
         tempfile.TemporaryDirectory(prefix="fleetrec-bench-") as folder,
-        asked(Memory(Path(folder) / "kept", durability="process"), model, requests) as kept,
+        asked(DurableState(Path(folder) / "kept", durability="process"), model, requests) as kept,
         asked(Forgetful(Path(folder) / "none", durability="process"), model, requests) as forgotten,
     ):
         servers = {"journal": kept, "none": forgotten}

@@ -30,7 +30,7 @@ class DensePart:
         sizes = [last - first for _, first, last in model.dense_segments(shard)]
         indexes = [index for index, _, _ in model.dense_segments(shard)]
         parts = torch.split(self._weights_P, sizes) if sizes else ()
-        # Parameters share the memory of the vector.
+        # Parameters share the durable of the vector.
         self._parameters = dict(zip(indexes, map(nn.Parameter, parts), strict=True))
         self._reset_optimizers()
         self.num_steps = 0

@@ -1,4 +1,4 @@
-"""What a server was told and has said yes to, in order: its memory across its own death.
+"""What a server was told and has said yes to, in order: its durable across its own death.
 
 A journal is a folder of numbered files. docs/formats/server-journal.md describes every byte.
 """

@@ -11,10 +11,10 @@ from pathlib import Path
 from fleetrec._native import keep_freed_memory
 from fleetrec.embedding.sharding import TableShard
 from fleetrec.nn.denormals import flushed_denormals
+from fleetrec.server.durable_state import DurableState
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.figures import Figures, FiguresPage
 from fleetrec.server.journal import Durability
-from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
 from fleetrec.server.telling import Teller
@@ -47,10 +47,10 @@ class ServerOptions:
 def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
     """Recover what the folder holds, and serve until told to stop, or all workers have finished."""
     keep_freed_memory()  # messages are large and alike
-    memory = Memory(options.directory, durability=options.durability)
+    durable = DurableState(options.directory, durability=options.durability)
     try:
         service = Service(
-            memory,
+            durable,
             ServiceOptions(
                 portion=TableShard(index=options.index, count=options.num_servers),
                 num_workers=options.num_workers,
@@ -83,7 +83,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
                 if teller is not None:
                     teller.tell()
     finally:
-        memory.close()
+        durable.close()
 
 
 def figures_page(

@@ -14,10 +14,10 @@ from fleetrec.core.errors import CheckpointError
 from fleetrec.core.fault_points import fault_point
 from fleetrec.server import admin
 from fleetrec.server.cuts import LiveCut, read_commit, read_cut
+from fleetrec.server.durable_state import DurableState, exit_on_partial_update
 from fleetrec.server.gathers import Gathers
 from fleetrec.server.initial import take_rows
 from fleetrec.server.push import check_ids, read_event_time, read_push
-from fleetrec.server.recovery import Memory, all_or_nothing
 from fleetrec.server.service_options import FINISHED, START, ServiceOptions
 from fleetrec.server.shard import Shard
 from fleetrec.server.spec import ServedModel, read_model
@@ -32,8 +32,8 @@ CHIEF = 0  # the worker that saves and loads
 class Service:
     """One server's state behind its one lock; threads may call ``handle`` at any time."""
 
-    def __init__(self, memory: Memory, options: ServiceOptions) -> None:
-        self._memory = memory
+    def __init__(self, durable: DurableState, options: ServiceOptions) -> None:
+        self._durable = durable
         self._options = options
         self._changed = threading.Condition()
         self._workers = Workers(options.num_workers)
@@ -74,11 +74,11 @@ class Service:
             return self._workers.num_pending()
 
     def _recover(self) -> None:
-        snapshot = self._memory.snapshot()
+        snapshot = self._durable.newest_snapshot()
         if snapshot is not None:
-            self._load_state(self._memory.state(), snapshot)
+            self._load_state(self._durable.read_state(), snapshot)
         num_records = 0
-        for record in self._memory.records():
+        for record in self._durable.records():
             fault_point("replay")
             self._replay(decode(record))
             num_records += 1
@@ -96,7 +96,7 @@ class Service:
 
     def _journal(self, message: Message) -> None:
         if not self._is_replaying:
-            self._memory.append(encode(message) if message.content is None else message.content)
+            self._durable.append(encode(message) if message.content is None else message.content)
 
     # Who is there, and what is served.
 
@@ -229,7 +229,7 @@ class Service:
             if shard.model.mode == "sync":
                 self._workers.hold_push(message.worker, message.sequence, push)
             else:
-                with all_or_nothing():
+                with exit_on_partial_update():
                     shard.apply([push])
                 self._version += 1
                 self._workers.record_push(message.worker, message.sequence, push.progress)
@@ -267,7 +267,7 @@ class Service:
     def _apply_pending(self, done: Message) -> None:
         pushes = self._workers.take_pending()
         if pushes:
-            with all_or_nothing():
+            with exit_on_partial_update():
                 self._held().apply(pushes)
             self._version += 1
         if done.sequence > 0:
@@ -288,7 +288,7 @@ class Service:
         with self._changed:
             if message.sequence >= self._num_evictions:
                 self._journal(message)
-                with all_or_nothing():
+                with exit_on_partial_update():
                     shard.evict(now=now)
                 self._num_evictions = message.sequence + 1
         return Message(kind=Kind.OK)
@@ -381,7 +381,7 @@ class Service:
             return {
                 **by_table,
                 "steps_total": float(max(0, self._version - 1)),
-                "journal_bytes": float(self._memory.num_bytes),
+                "journal_bytes": float(self._durable.num_bytes),
             }
 
     # Snapshots of all this.
@@ -391,7 +391,9 @@ class Service:
             return
         # A journal may become as long as what would replace it: so at most half of all writing is
         # snapshots, however large the tables are.
-        if self._memory.num_bytes > max(self._options.snapshot_bytes, self._memory.snapshot_bytes):
+        if self._durable.num_bytes > max(
+            self._options.snapshot_bytes, self._durable.snapshot_bytes
+        ):
             try:
                 self._save_state()
             except OSError as error:  # nothing is lost: the journal before it is still there
@@ -409,7 +411,7 @@ class Service:
             "gathers": self._gathers.to_plain(),
             "finished": sorted(self._finished),
         }
-        self._memory.save(shard.write, state)
+        self._durable.save_snapshot(shard.write, state)
 
     def _load_state(self, state: dict[str, Any], snapshot: Path) -> None:
         portion = self._options.portion

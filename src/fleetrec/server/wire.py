@@ -1,4 +1,4 @@
-"""Messages between workers and servers: a fixed header, then arrays as they lie in memory.
+"""Messages between workers and servers: a fixed header, then arrays as they lie in durable.
 
 docs/formats/server-wire.md describes every byte. Nothing in a message can run code, and no length
 is believed before it was compared with what is there.

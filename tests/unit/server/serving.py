@@ -9,9 +9,9 @@ from fleetrec.core.place import Place
 from fleetrec.embedding.sharding import TableShard
 from fleetrec.embedding.table import TableConfig
 from fleetrec.server.client import ClientOptions
+from fleetrec.server.durable_state import DurableState
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.parameter_client import ParameterClient, StepUpdate
-from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
 from fleetrec.server.spec import ServedModel
@@ -27,12 +27,12 @@ MODEL = ServedModel(
 
 
 def make_service(directory, *, index=0, count=1, num_workers=1, **options):
-    memory = Memory(directory, durability="process")
+    durable = DurableState(directory, durability="process")
     portion = TableShard(index=index, count=count)
     return Service(
-        memory,
+        durable,
         ServiceOptions(portion=portion, num_workers=num_workers, patience_s=0.1, **options),
-    ), memory
+    ), durable
 
 
 @contextlib.contextmanager
@@ -41,10 +41,10 @@ def serving(directory, *, num_servers=1, num_workers=1, token=TOKEN):
     with contextlib.ExitStack() as stack:
         endpoints = []
         for index in range(num_servers):
-            service, memory = make_service(
+            service, durable = make_service(
                 directory / str(index), index=index, count=num_servers, num_workers=num_workers
             )
-            stack.callback(memory.close)
+            stack.callback(durable.close)
             endpoint = stack.enter_context(
                 Endpoint(
                     service,

@@ -6,9 +6,9 @@ import os
 import pytest
 
 from fleetrec.core.errors import UnavailableError
-from fleetrec.server import recovery
+from fleetrec.server import durable_state
+from fleetrec.server.durable_state import DurableState
 from fleetrec.server.journal import JournalError, JournalWriter, read_journal, segment_path
-from fleetrec.server.recovery import Memory
 from fleetrec.server.wire import Kind, Message, encode
 
 RECORDS = [encode(Message(kind=Kind.HELLO, sequence=i)) for i in range(5)]
@@ -68,11 +68,11 @@ def test_a_torn_file_that_is_not_the_last_is_refused(tmp_path):
 
 
 def test_two_servers_cannot_share_a_folder(tmp_path):
-    memory = Memory(tmp_path, durability="process")
+    durable = DurableState(tmp_path, durability="process")
     with pytest.raises(UnavailableError, match="another server uses this folder"):
-        Memory(tmp_path, durability="process")
-    memory.close()
-    Memory(tmp_path, durability="process").close()
+        DurableState(tmp_path, durability="process")
+    durable.close()
+    DurableState(tmp_path, durability="process").close()
 
 
 def test_a_file_that_could_not_be_begun_leaves_nothing(tmp_path, monkeypatch):
@@ -88,7 +88,7 @@ def test_a_file_that_could_not_be_begun_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_a_server_that_starts_on_a_full_disk_waits_for_room(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(recovery, "ROOM_S", 0.0)
+    monkeypatch.setattr(durable_state, "DISK_RETRY_S", 0.0)
     writing = os.write
     attempts = iter(range(3))
 
@@ -98,9 +98,9 @@ def test_a_server_that_starts_on_a_full_disk_waits_for_room(tmp_path, monkeypatc
         return writing(descriptor, content)
 
     monkeypatch.setattr(os, "write", fail_at_first)
-    memory = Memory(tmp_path, durability="process")
-    assert list(memory.records()) == []
-    memory.append(RECORDS[0])
-    memory.close()
+    durable = DurableState(tmp_path, durability="process")
+    assert list(durable.records()) == []
+    durable.append(RECORDS[0])
+    durable.close()
     assert list(read_journal(tmp_path, first=1)) == RECORDS[:1]
     assert caplog.text.count("cannot serve yet") == 3

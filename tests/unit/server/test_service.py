@@ -23,7 +23,7 @@ class Held:
 
     def __init__(self, directory, *, model=MODEL, num_workers=1, **options):
         self._make = lambda: make_service(directory, num_workers=num_workers, **options)
-        self.service, self.memory = self._make()
+        self.service, self.durable = self._make()
         first, last = TableShard(index=0, count=1).part_of(model.num_dense)
         arrays = [as_bytes(model.to_plain()), np.zeros(last - first, np.float32)]
         self.ask(Kind.SETUP, arrays=arrays)
@@ -31,8 +31,8 @@ class Held:
             self.ask(Kind.HELLO, worker=worker, incarnation=1)
 
     def restart(self):
-        self.memory.close()
-        self.service, self.memory = self._make()
+        self.durable.close()
+        self.service, self.durable = self._make()
 
     def ask(self, kind, **fields):
         return self.service.handle(Message(kind=kind, **fields))
@@ -85,7 +85,7 @@ def test_a_journal_grows_as_long_as_the_snapshot_that_would_replace_it(tmp_path)
     size = sum(path.stat().st_size for path in first.rglob("*") if path.is_file())
     sequence = 1
     while newest() == first:
-        assert held.memory.num_bytes <= size
+        assert held.durable.num_bytes <= size
         held.restart()  # which remembers how large the snapshot is, but begins a new file
         for _ in range(100):
             sequence += 1

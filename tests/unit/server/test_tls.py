@@ -19,7 +19,7 @@ def test_a_worker_that_knows_the_certificate_is_served(tmp_path):
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run([*command, *names, *files], check=True, capture_output=True)
-    service, memory = make_service(tmp_path / "held")
+    service, durable = make_service(tmp_path / "held")
     security = Security(token=TOKEN, certificate=certificate, key=key)
     with Endpoint(service, "localhost:0", security=security, num_workers=1) as endpoint:
         topology = make_place([f"localhost:{endpoint.port}"])
@@ -28,4 +28,4 @@ def test_a_worker_that_knows_the_certificate_is_served(tmp_path):
         link.set_up(np.zeros(MODEL.num_dense, np.float32))
         assert link.enter().sequence == 0
         link.close()
-    memory.close()
+    durable.close()

@@ -27,12 +27,12 @@ from fleetrec.server.journal import (
 logger = logging.getLogger(__name__)
 
 STATE_FILE = "state.json"
-SUMS_FILE = "sums.json"
-ROOM_S = 1.0  # between two looks whether a full disk has room
+CHECKSUMS_FILE = "sums.json"
+DISK_RETRY_S = 1.0  # between two looks whether a full disk has room
 _PREFIX = "snapshot-"
 
 
-class Memory:
+class DurableState:
     """Everything by which a server that was killed goes on exactly where it was.
 
     A snapshot with number k holds all that the files of the journal below k say.
@@ -46,29 +46,29 @@ class Memory:
         for path in directory.glob(f".{_PREFIX}*"):  # what a death in the middle of save left
             shutil.rmtree(path)
         self._writer: JournalWriter | None = None
-        self._snapshot_bytes = _size_of(self.snapshot())
+        self._snapshot_bytes = _size_of(self.newest_snapshot())
 
-    def snapshot(self) -> Path | None:
+    def newest_snapshot(self) -> Path | None:
         """Return the folder of the newest snapshot."""
         found = self._snapshots()
         return found[-1] if found else None
 
-    def state(self) -> dict[str, Any]:
+    def read_state(self) -> dict[str, Any]:
         """Return what the newest snapshot says beside tables and tensors, which must be sound."""
-        newest = self.snapshot()
+        newest = self.newest_snapshot()
         assert newest is not None
-        _check_sums(newest)
+        _check_checksums(newest)
         state: dict[str, Any] = json.loads((newest / STATE_FILE).read_text(encoding="utf-8"))
         return state
 
     def records(self) -> Iterator[bytes]:
         """Yield what was journalled since the newest snapshot, and make ready for more."""
-        newest = self.snapshot()
+        newest = self.newest_snapshot()
         numbers = segment_numbers(self._directory)
         first = _number(newest) if newest is not None else (numbers[0] if numbers else 1)
         yield from read_journal(self._directory, first=first)
         numbers = segment_numbers(self._directory)
-        self._begin_when_there_is_room(max([first - 1, *numbers]) + 1)
+        self._open_segment_when_disk_has_space(max([first - 1, *numbers]) + 1)
 
     @property
     def num_bytes(self) -> int:
@@ -84,21 +84,21 @@ class Memory:
         """Write down a record before it is acted upon."""
         self._journal.append(record)
 
-    def save(self, write: Callable[[Path], None], state: dict[str, Any]) -> None:
+    def save_snapshot(self, write: Callable[[Path], None], state: dict[str, Any]) -> None:
         """Publish a snapshot of all up to now, and forget the journal before it."""
         number = self._journal.number + 1
-        self._begin(number)
+        self._open_segment(number)
 
         def fill(staging: Path) -> None:
             write(staging)
             fault_point("snapshot")
             (staging / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
-            (staging / SUMS_FILE).write_text(json.dumps(_sums(staging)), encoding="utf-8")
+            (staging / CHECKSUMS_FILE).write_text(json.dumps(_checksums(staging)), encoding="utf-8")
 
         publish(self._directory / f"{_PREFIX}{number:010d}", fill)
         fault_point("snapshot_published")
-        self._snapshot_bytes = _size_of(self.snapshot())
-        self._sweep(number)
+        self._snapshot_bytes = _size_of(self.newest_snapshot())
+        self._delete_older(number)
 
     def close(self) -> None:
         """Close the journal and let others have the folder."""
@@ -112,26 +112,26 @@ class Memory:
         assert self._writer is not None, "records() comes first"
         return self._writer
 
-    def _begin_when_there_is_room(self, number: int) -> None:
+    def _open_segment_when_disk_has_space(self, number: int) -> None:
         """Wait for the end of a full disk: to end would not make room, but use up restarts."""
         while True:
             try:
-                self._begin(number)
+                self._open_segment(number)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 logger.warning("cannot serve yet: %s", error)
-                time.sleep(ROOM_S)
+                time.sleep(DISK_RETRY_S)
             else:
                 return
 
-    def _begin(self, number: int) -> None:
+    def _open_segment(self, number: int) -> None:
         writer = JournalWriter(self._directory, number, durability=self._durability)
         if self._writer is not None:
             self._writer.close()
         self._writer = writer
 
-    def _sweep(self, number: int) -> None:
+    def _delete_older(self, number: int) -> None:
         drop_segments(self._directory, before=number)
         for path in self._snapshots():
             if _number(path) < number:
@@ -142,7 +142,7 @@ class Memory:
 
 
 @contextlib.contextmanager
-def all_or_nothing() -> Iterator[None]:
+def exit_on_partial_update() -> Iterator[None]:
     """Let what follows happen as a whole, or never: a server that is half changed must not live.
 
     What it was to do is in the journal; its successor does it from the beginning.
@@ -167,18 +167,18 @@ def _number(snapshot: Path) -> int:
     return int(snapshot.name.removeprefix(_PREFIX))
 
 
-def _sums(snapshot: Path) -> dict[str, int]:
+def _checksums(snapshot: Path) -> dict[str, int]:
     """Return the CRC of every file but those of tables, which have checksums of their own."""
-    files = [path for path in snapshot.iterdir() if path.is_file() and path.name != SUMS_FILE]
+    files = [path for path in snapshot.iterdir() if path.is_file() and path.name != CHECKSUMS_FILE]
     return {path.name: zlib.crc32(path.read_bytes()) for path in sorted(files)}
 
 
-def _check_sums(snapshot: Path) -> None:
+def _check_checksums(snapshot: Path) -> None:
     try:
-        expected: Any = json.loads((snapshot / SUMS_FILE).read_text(encoding="utf-8"))
-        found = _sums(snapshot)
+        expected: Any = json.loads((snapshot / CHECKSUMS_FILE).read_text(encoding="utf-8"))
+        found = _checksums(snapshot)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{snapshot / SUMS_FILE}: damaged: {error}") from error
+        raise CheckpointError(f"{snapshot / CHECKSUMS_FILE}: damaged: {error}") from error
     if found != expected:
         listed = expected if isinstance(expected, dict) else {}
         wrong = [name for name, crc in found.items() if crc != listed.get(name)]
