@@ -57,7 +57,7 @@ class Traffic:
     num_bytes_out: int = 0
     num_refused: int = 0
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the counts by name."""
         return {
             "calls_total": float(self.num_calls),

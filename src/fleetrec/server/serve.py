@@ -13,17 +13,17 @@ from fleetrec.embedding.sharding import TableShard
 from fleetrec.nn.denormals import flushed_denormals
 from fleetrec.server.durable_state import DurableState
 from fleetrec.server.endpoint import Endpoint, Security
-from fleetrec.server.figures import Figures, FiguresPage
 from fleetrec.server.journal import Durability
+from fleetrec.server.prometheus import Metrics, MetricsPage
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
-from fleetrec.server.telling import Teller
+from fleetrec.server.status_writer import StatusWriter
 
 logger = logging.getLogger(__name__)
 
 
 SNAPSHOT_BYTES = 1 << 28  # of journal, after which a snapshot replaces it
-LOOK_S = 0.2  # between two looks whether all workers have finished
+POLL_S = 0.2  # between two looks whether all workers have finished
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,32 +64,32 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
             security=options.security,
             num_workers=options.num_workers,
         )
-        teller = None
+        status = None
         if options.status is not None:
-            teller = Teller(
+            status = StatusWriter(
                 options.status,
                 num_calls=lambda: endpoint.traffic.num_calls,
                 num_pending=service.num_pending,
                 clock=time.monotonic,
             )
-        with endpoint, figures_page(options.metrics_port, service.figures, endpoint):
+        with endpoint, metrics_page(options.metrics_port, service.metrics, endpoint):
             logger.info(
                 "server %d of %d serves on %s",
                 options.index,
                 options.num_servers,
                 options.endpoint,
             )
-            while not (is_stopped.wait(LOOK_S) or service.is_finished.is_set()):
-                if teller is not None:
-                    teller.tell()
+            while not (is_stopped.wait(POLL_S) or service.is_finished.is_set()):
+                if status is not None:
+                    status.write_if_due()
     finally:
         durable.close()
 
 
-def figures_page(
-    port: int | None, figures: Callable[[], Figures], endpoint: Endpoint
+def metrics_page(
+    port: int | None, metrics: Callable[[], Metrics], endpoint: Endpoint
 ) -> contextlib.AbstractContextManager[object]:
-    """Return the page of figures of a server, if there is a port for it."""
+    """Return the page of metrics of a server, if there is a port for it."""
     if port is None:
         return contextlib.nullcontext()
-    return FiguresPage(port, lambda: {**figures(), **endpoint.traffic.figures()})
+    return MetricsPage(port, lambda: {**metrics(), **endpoint.traffic.metrics()})

@@ -370,7 +370,7 @@ class Service:
             self._save_state()
         return Message(kind=Kind.OK)
 
-    def figures(self) -> dict[str, float | dict[str, float]]:
+    def metrics(self) -> dict[str, float | dict[str, float]]:
         """Return figures for those who watch: of the server, and by table."""
         with self._changed:
             tables = {} if self._shard is None else self._shard.stats()

@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from fleetrec.server.figures import FiguresPage, to_text
+from fleetrec.server.prometheus import MetricsPage, to_text
 from unit.server.test_service import Held
 
 
@@ -22,7 +22,7 @@ def test_figures_are_written_as_prometheus_reads_them():
 
 def test_the_page_has_the_figures_of_now(tmp_path):
     held = Held(tmp_path)
-    with FiguresPage(0, held.service.figures) as page:
+    with MetricsPage(0, held.service.metrics) as page:
         url = f"http://127.0.0.1:{page.port}/metrics"
         assert 'fleetrec_table_rows{table="t"} 0.0' in read(url)
         held.push(1)

@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 INTERVAL_S = 1.0
 
 
-class Teller:
+class StatusWriter:
     """Writes a status now and then: calls per second, and pushes that wait for their step."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Teller:
         self._time = clock()
         self._counted = 0
 
-    def tell(self) -> None:
+    def write_if_due(self) -> None:
         """Write a status, if one is due."""
         now, counted = self._clock(), self._num_calls()
         seconds = now - self._time

@@ -12,7 +12,7 @@ from fleetrec.embedding.record import StoredTable
 from fleetrec.embedding.sharding import WHOLE_TABLE
 from fleetrec.embedding.table import TableConfig
 from fleetrec.server import admin
-from fleetrec.server.figures import Figures
+from fleetrec.server.prometheus import Metrics
 from fleetrec.server.push import check_ids
 from fleetrec.server.shard import Shard
 from fleetrec.server.spec import ServedModel
@@ -21,7 +21,7 @@ from fleetrec.server.wire import Kind, Message, WireError
 SERVED_KINDS = (Kind.DUMP, Kind.STATS)  # beside pulls that only look
 
 
-class ReadingService:
+class ReadOnlyService:
     """Answers pulls that only look, dumps and figures; refuses everything else."""
 
     def __init__(self, shard: Shard) -> None:
@@ -46,7 +46,7 @@ class ReadingService:
         rows = self._shard.read(ids, as_new=False)
         return Message(kind=Kind.OK, arrays=[np.zeros(0, np.float32), *rows])
 
-    def figures(self) -> Figures:
+    def metrics(self) -> Metrics:
         """Return figures for those who watch: of the server, and by table."""
         tables = self._shard.stats()
         by_table = {
@@ -56,7 +56,7 @@ class ReadingService:
         return {**by_table, "rows_read_total": float(self._num_rows_read)}
 
 
-def read_checkpoint(folder: Folder, part: str) -> ReadingService:
+def read_checkpoint(folder: Folder, part: str) -> ReadOnlyService:
     """Load the rows of all tables of one phase of a checkpoint."""
     tables = stored_tables(folder, part)
     model = ServedModel(
@@ -71,7 +71,7 @@ def read_checkpoint(folder: Folder, part: str) -> ReadingService:
     shard = Shard(model, WHOLE_TABLE, torch.zeros(0))
     for stored in tables.values():
         shard.load_table(stored, exactly=False)
-    return ReadingService(shard)
+    return ReadOnlyService(shard)
 
 
 def _config(stored: StoredTable) -> TableConfig:

@@ -1,4 +1,4 @@
-"""Figures of a server for Prometheus: what it holds, and what goes through its door."""
+"""Metrics of a server for Prometheus: what it holds, and what goes through its door."""
 
 import http.server
 import threading
@@ -8,13 +8,13 @@ from typing import Self
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-Figures = Mapping[str, float | Mapping[str, float]]  # of the server, or by table
+Metrics = Mapping[str, float | Mapping[str, float]]  # of the server, or by table
 
 
-def to_text(figures: Figures) -> str:
-    """Write figures as Prometheus reads them."""
+def to_text(metrics: Metrics) -> str:
+    """Write metrics as Prometheus reads them."""
     lines: list[str] = []
-    for name, value in figures.items():
+    for name, value in metrics.items():
         lines.append(f"# TYPE fleetrec_{name} {'counter' if name.endswith('_total') else 'gauge'}")
         if isinstance(value, Mapping):
             lines += [f'fleetrec_{name}{{table="{table}"}} {its}' for table, its in value.items()]
@@ -23,13 +23,13 @@ def to_text(figures: Figures) -> str:
     return "\n".join(lines) + "\n"
 
 
-class FiguresPage:
+class MetricsPage:
     """Answers ``/metrics`` on the loopback interface until it is left."""
 
-    def __init__(self, port: int, figures: Callable[[], Figures]) -> None:
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(figures))
+    def __init__(self, port: int, metrics: Callable[[], Metrics]) -> None:
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(metrics))
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="figures", daemon=True
+            target=self._server.serve_forever, name="metrics", daemon=True
         )
 
     @property
@@ -51,15 +51,15 @@ class FiguresPage:
         self._server.server_close()
 
 
-def _handler(figures: Callable[[], Figures]) -> type[http.server.BaseHTTPRequestHandler]:
+def _handler(metrics: Callable[[], Metrics]) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         """Knows one page."""
 
         def do_GET(self) -> None:
             if self.path != "/metrics":
-                self.send_error(404, "the figures are under /metrics")
+                self.send_error(404, "the metrics are under /metrics")
                 return
-            content = to_text(figures()).encode()
+            content = to_text(metrics()).encode()
             self.send_response(200)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(content)))
