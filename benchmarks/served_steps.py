@@ -53,7 +53,7 @@ class Asked:
         self._sequence += 1
         place = self._sequence % (len(self._requests) // 2)
         for request in self._requests[2 * place : 2 * place + 2]:
-            self._client.ask(
+            self._client.call(
                 Message(
                     kind=request.kind,
                     incarnation=1,
@@ -75,8 +75,8 @@ def asked(
         contextlib.closing(ServerClient(f"127.0.0.1:{endpoint.port}", ClientOptions())) as client,
     ):
         dense_P = np.zeros(model.num_dense, np.float32)
-        client.ask(Message(kind=Kind.SETUP, arrays=[as_bytes(model.to_plain()), dense_P]))
-        client.ask(Message(kind=Kind.HELLO, incarnation=1))
+        client.call(Message(kind=Kind.SETUP, arrays=[as_bytes(model.to_plain()), dense_P]))
+        client.call(Message(kind=Kind.HELLO, incarnation=1))
         yield Asked(client, requests)
 
 

@@ -16,13 +16,13 @@ from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, cut, decode, encode
 
 logger = logging.getLogger(__name__)
 
-_PASSING = (
+_RETRYABLE = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
 )
-_PAUSE_S = 0.1
-_SAY_AFTER_S = 10.0
+_RETRY_S = 0.1
+_WARN_AFTER_S = 10.0
 
 
 class ServerError(FleetRecError):
@@ -48,12 +48,12 @@ class ServerClient:
         self.endpoint = endpoint
         self._options = options
         self._channel = _open_channel(endpoint, options)
-        self._call: Callable[..., grpc.CallIterator] = self._channel.stream_stream(
+        self._method: Callable[..., grpc.CallIterator] = self._channel.stream_stream(
             f"/{SERVICE}/{METHOD}"
         )
         self._metadata = [(TOKEN_KEY, f"Bearer {options.token or ''}")]
 
-    def ask(self, message: Message) -> Message:
+    def call(self, message: Message) -> Message:
         """Return the answer, however often it takes to get one."""
         content = encode(message)
         begin = told = time.monotonic()
@@ -65,7 +65,7 @@ class ServerClient:
                 return answer
             if isinstance(answer, Message):
                 begin = now  # it lives
-                told = self._tell_of_workers(answer, told, now)
+                told = self._warn_of_missing(answer, told, now)
                 self._check_stop()
                 continue
             if now - begin > self._options.give_up_s:
@@ -73,11 +73,11 @@ class ServerClient:
                     f"server {self.endpoint}: no answer for {now - begin:.0f} s: {answer}; "
                     "look into its log"
                 )
-            if now - told > _SAY_AFTER_S:
+            if now - told > _WARN_AFTER_S:
                 told = now
                 logger.warning("server %s does not answer: %s; trying again", self.endpoint, answer)
             self._check_stop()
-            time.sleep(_PAUSE_S)
+            time.sleep(_RETRY_S)
 
     def close(self) -> None:
         """Hang up."""
@@ -86,7 +86,7 @@ class ServerClient:
     def _try(self, content: bytes) -> Message | str:
         """Return an answer, or why there was none this time."""
         try:
-            chunks = self._call(
+            chunks = self._method(
                 cut(content),
                 timeout=self._options.deadline_s,
                 metadata=self._metadata,
@@ -94,7 +94,7 @@ class ServerClient:
             )
             return decode(b"".join(chunks))
         except grpc.RpcError as error:
-            if error.code() in _PASSING:
+            if error.code() in _RETRYABLE:
                 return f"{error.code().name}: {error.details()}"
             raise self._refusal(error) from error
 
@@ -110,8 +110,8 @@ class ServerClient:
             return kinds[str(named)](error.details())
         return ServerError(f"server {self.endpoint}: {error.code().name}: {error.details()}")
 
-    def _tell_of_workers(self, answer: Message, told: float, now: float) -> float:
-        if now - told < _SAY_AFTER_S:
+    def _warn_of_missing(self, answer: Message, told: float, now: float) -> float:
+        if now - told < _WARN_AFTER_S:
             return told
         waited_for = ", ".join(str(worker) for worker in answer.arrays[0])
         logger.warning("server %s waits for worker %s", self.endpoint, waited_for)
@@ -129,23 +129,23 @@ class ServerGroup:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def ask_each(self, messages: Sequence[Message]) -> list[Message]:
+    def call_each(self, messages: Sequence[Message]) -> list[Message]:
         """Send message i to server i; returns the answers when all are there."""
         if len(self._clients) == 1:
-            return [self._clients[0].ask(messages[0])]
+            return [self._clients[0].call(messages[0])]
         waiting = [
-            self._threads.submit(client.ask, message)
+            self._threads.submit(client.call, message)
             for client, message in zip(self._clients, messages, strict=True)
         ]
         return [future.result() for future in waiting]
 
-    def ask_all(self, message: Message) -> list[Message]:
+    def call_all(self, message: Message) -> list[Message]:
         """Send the same message to all."""
-        return self.ask_each([message] * len(self._clients))
+        return self.call_each([message] * len(self._clients))
 
-    def ask_first(self, message: Message) -> Message:
+    def call_first(self, message: Message) -> Message:
         """Ask server 0, where workers meet."""
-        return self._clients[0].ask(message)
+        return self._clients[0].call(message)
 
     def close(self) -> None:
         """Hang up."""

@@ -62,7 +62,7 @@ class ParameterClient:
     def __init__(self, place: Place, model: ServedModel, options: ClientOptions) -> None:
         self._index = place.rank
         self._incarnation = 0
-        self.last_known = 0  # the last push of an earlier process that any server has
+        self.last_known_sequence = 0  # the last push of an earlier process that any server has
         self._servers = ServerGroup(place.server_endpoints, options)
         # Saving takes long: its calls must not wait for those of steps, nor these for it.
         self._admin = ServerGroup(place.server_endpoints, options)
@@ -82,17 +82,17 @@ class ParameterClient:
         described = as_bytes(self.model.to_plain())
         messages = [
             Message(kind=Kind.SETUP, arrays=[described, dense_P[first:last]])
-            for first, last in self._portions()
+            for first, last in self._dense_ranges()
         ]
-        self._servers.ask_each(messages)
+        self._servers.call_each(messages)
 
     def register(self) -> WorkerProgress:
         """Take the place of this worker; an older process of its number is out from here on."""
-        seen = self._servers.ask_all(Message(kind=Kind.HELLO, worker=self._index))
+        seen = self._servers.call_all(Message(kind=Kind.HELLO, worker=self._index))
         self._incarnation = max(answer.incarnation for answer in seen) + 1
-        answers = self._servers.ask_all(self._message(Kind.HELLO))
+        answers = self._servers.call_all(self._message(Kind.HELLO))
         least = min(answers, key=lambda answer: answer.sequence)
-        self.last_known = max(answer.sequence for answer in answers)
+        self.last_known_sequence = max(answer.sequence for answer in answers)
         return WorkerProgress(
             sequence=least.sequence,
             progress=least.array(0, np.uint8).tobytes(),
@@ -110,11 +110,11 @@ class ParameterClient:
         count = len(self._servers)
         wants_dense = wants_dense or self._dense_P is None
         nothing = np.zeros(0, np.int64)
-        ways = {
+        routes = {
             name: route(store.table, ids.get(name, nothing), num_shards=count)
             for name, store in self.stores.items()
         }
-        parts = {name: way.split(ids.get(name, nothing)) for name, way in ways.items()}
+        parts = {name: way.split(ids.get(name, nothing)) for name, way in routes.items()}
         messages = [
             self._message(
                 Kind.PULL,
@@ -127,15 +127,15 @@ class ParameterClient:
             for server in range(count)
         ]
         fault_point("pull")
-        answers = self._servers.ask_each(messages)
-        self._take_dense(answers)
+        answers = self._servers.call_each(messages)
+        self._update_dense(answers)
         self.num_steps = max(answer.incarnation for answer in answers)
         rows = {
             name: Rows(
                 rows_ND=way.join([answer.arrays[1 + 2 * place] for answer in answers]),
                 is_there_N=way.join([answer.arrays[2 + 2 * place] for answer in answers]),
             )
-            for place, (name, way) in enumerate(ways.items())
+            for place, (name, way) in enumerate(routes.items())
         }
         assert self._dense_P is not None
         return rows, self._dense_P
@@ -157,30 +157,30 @@ class ParameterClient:
                 grads_P=step.grads_P[first:last],
                 tables=[pushes[server] for pushes in by_table],
             ).to_message(worker=self._index, incarnation=self._incarnation, sequence=sequence)
-            for server, (first, last) in enumerate(self._portions())
+            for server, (first, last) in enumerate(self._dense_ranges())
         ]
         fault_point("push")
-        self._servers.ask_each(messages)
+        self._servers.call_each(messages)
         fault_point("push_done")
 
     def end_pass(self, number: int) -> None:
         """Say that there is no more data in a pass; returns when no worker has any."""
         fault_point("leave")
-        self._servers.ask_all(self._message(Kind.END_PASS, sequence=number))
+        self._servers.call_all(self._message(Kind.END_PASS, sequence=number))
         fault_point("leave_done")
 
     def evict(self, number: int, *, now: int) -> None:
         """Evict rows after pass ``number``, at event time ``now``."""
         parts = [np.array([now], np.uint64)]
-        self._servers.ask_all(self._message(Kind.EVICT, sequence=number, arrays=parts))
+        self._servers.call_all(self._message(Kind.EVICT, sequence=number, arrays=parts))
 
-    def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:
+    def all_gather(self, content: bytes, *, key: str, pass_index: int) -> list[bytes]:
         """Bring some bytes, and get those of all workers, in their order.
 
         ``number`` is that of the pass; together with ``name`` it says which meeting this is.
         """
         parts = [text_array(name), np.frombuffer(content, np.uint8)]
-        answer = self._servers.ask_first(self._message(Kind.GATHER, sequence=number, arrays=parts))
+        answer = self._servers.call_first(self._message(Kind.GATHER, sequence=number, arrays=parts))
         return [answer.array(place, np.uint8).tobytes() for place in range(len(answer.arrays))]
 
     def worker_progress(self) -> list[bytes]:
@@ -188,7 +188,7 @@ class ParameterClient:
 
         The first server is asked; in ``sync`` they are all at one step.
         """
-        answer = self._servers.ask_first(self._message(Kind.WORKER_PROGRESS))
+        answer = self._servers.call_first(self._message(Kind.WORKER_PROGRESS))
         return [answer.array(place, np.uint8).tobytes() for place in range(len(answer.arrays))]
 
     def wait_for_step(self, sequence: int) -> None:
@@ -198,14 +198,14 @@ class ParameterClient:
     def finish(self) -> None:
         """Tell all servers that this worker needs them no more; without a worker they end."""
         parts = [text_array(FINISHED), np.zeros(0, np.uint8)]
-        self._servers.ask_all(self._message(Kind.GATHER, arrays=parts))
+        self._servers.call_all(self._message(Kind.GATHER, arrays=parts))
 
     def cut(self, token: str) -> "ServersCut":
         """Let every server fix what it holds now; the tables get the same version everywhere."""
         least: dict[str, int] = {}
         while True:
             wanted = as_bytes({"token": token, "least": least})
-            answers = self._servers.ask_all(self._message(Kind.CUT, arrays=[wanted]))
+            answers = self._servers.call_all(self._message(Kind.CUT, arrays=[wanted]))
             cuts = [_read_cut(answer) for answer in answers]
             versions = {n: [one.tables[n]["version"] for one in cuts] for n in self.stores}
             if all(len(set(found)) == 1 for found in versions.values()):
@@ -222,26 +222,26 @@ class ParameterClient:
         May be called by a thread of its own while steps go on.
         """
         wanted = as_bytes({"token": token, "target": target, "tables": tables})
-        answers = self._admin.ask_all(self._message(Kind.SAVE, arrays=[wanted]))
+        answers = self._admin.call_all(self._message(Kind.SAVE, arrays=[wanted]))
         return [answer.plain()["tables"] for answer in answers]
 
     def commit(self, token: str, *, published: bool, fingerprints: Mapping[str, str]) -> None:
         """Let every server commit a cut, or drop it; callable as ``save`` is."""
         body = {"token": token, "published": published, "fingerprints": dict(fingerprints)}
-        self._admin.ask_all(self._message(Kind.COMMIT, arrays=[as_bytes(body)]))
+        self._admin.call_all(self._message(Kind.COMMIT, arrays=[as_bytes(body)]))
 
     def load(self, tables: Sequence[StoredTable], *, exactly: bool) -> None:
         """Let every server take up its portion of tables: all, or only the weights of rows."""
         wanted = {"exactly": exactly, "tables": [stored.to_plain() for stored in tables]}
-        self._servers.ask_all(self._message(Kind.LOAD, arrays=[as_bytes(wanted)]))
+        self._servers.call_all(self._message(Kind.LOAD, arrays=[as_bytes(wanted)]))
 
     def clear(self) -> None:
         """Forget all rows."""
-        self._servers.ask_all(self._message(Kind.CLEAR))
+        self._servers.call_all(self._message(Kind.CLEAR))
 
     def dense_state(self) -> dict[str, Array]:
         """Return weights and optimizer slots of the whole dense network; see ``DensePart``."""
-        answers = self._servers.ask_all(self._message(Kind.DENSE))
+        answers = self._servers.call_all(self._message(Kind.DENSE))
         return self._join_dense([_by_key(answer, 0) for answer in answers])
 
     def set_dense(self, state: Mapping[str, Array]) -> None:
@@ -251,11 +251,11 @@ class ParameterClient:
             parts = self._split_dense(state, shard)
             arrays = [as_bytes([*parts]), *parts.values()]
             messages.append(self._message(Kind.SET_DENSE, arrays=arrays))
-        self._servers.ask_each(messages)
+        self._servers.call_each(messages)
 
     def dump(self, table: str) -> tuple[Array, Array]:
         """Return ids and rows of a whole table, in the order of unsigned ids."""
-        answers = self._servers.ask_all(self._message(Kind.DUMP, arrays=[text_array(table)]))
+        answers = self._servers.call_all(self._message(Kind.DUMP, arrays=[text_array(table)]))
         ids_N = np.concatenate([answer.array(0, np.int64) for answer in answers])
         dim = self.stores[table].dim
         rows_ND = np.concatenate([answer.array(1, np.float32, columns=dim) for answer in answers])
@@ -264,7 +264,7 @@ class ParameterClient:
 
     def stats(self) -> list[dict[str, Any]]:
         """Return what every server says about its tables."""
-        answers = self._servers.ask_all(self._message(Kind.STATS))
+        answers = self._servers.call_all(self._message(Kind.STATS))
         return [answer.plain()["tables"] for answer in answers]
 
     def close(self) -> None:
@@ -285,7 +285,7 @@ class ParameterClient:
         count = len(self._servers)
         return [TableShard(index=index, count=count) for index in range(count)]
 
-    def _portions(self) -> list[tuple[int, int]]:
+    def _dense_ranges(self) -> list[tuple[int, int]]:
         return [shard.part_of(self.model.num_dense) for shard in self._shards()]
 
     def _join_dense(self, states: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
@@ -308,12 +308,12 @@ class ParameterClient:
                 parts[key] = state[key] if is_scalar_slot(key) else state[key][begin:end]
         return parts
 
-    def _take_dense(self, answers: Sequence[Message]) -> None:
+    def _update_dense(self, answers: Sequence[Message]) -> None:
         """Take up the dense numbers of servers where they have changed."""
         if self._dense_P is None:
             self._dense_P = np.zeros(self.model.num_dense, np.float32)
         for server, (answer, (first, last)) in enumerate(
-            zip(answers, self._portions(), strict=True)
+            zip(answers, self._dense_ranges(), strict=True)
         ):
             if answer.sequence != self._versions[server]:
                 self._dense_P[first:last] = answer.array(0, np.float32)

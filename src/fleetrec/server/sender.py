@@ -45,7 +45,7 @@ class DirectSender:
     def send(self, step: StepUpdate, *, sequence: int) -> None:
         """Take a step, and push when enough are there."""
         self._waiting.append((sequence, step))
-        repeats = sequence <= self._client.last_known
+        repeats = sequence <= self._client.last_known_sequence
         if repeats or len(self._waiting) >= self._num_merged:
             self.flush()
 
@@ -140,7 +140,7 @@ class BackgroundSender:
         try:
             taken.append(self._queue.get(timeout=0.05))
             # What some servers may have already goes alone: half of a merged step cannot be done.
-            while len(taken) < self._num_merged and taken[-1][0] > self._client.last_known:
+            while len(taken) < self._num_merged and taken[-1][0] > self._client.last_known_sequence:
                 taken.append(self._queue.get_nowait())
         except queue.Empty:
             pass

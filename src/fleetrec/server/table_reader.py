@@ -36,7 +36,7 @@ class TableReader:
             token=token, authority=authority, deadline_s=give_up_s, give_up_s=give_up_s
         )
         self._client = ServerClient(endpoint, options)
-        described = self._client.ask(Message(kind=Kind.STATS)).plain()["model"]["tables"]
+        described = self._client.call(Message(kind=Kind.STATS)).plain()["model"]["tables"]
         self.dims: dict[str, int] = {table["name"]: table["dim"] for table in described}
 
     def __enter__(self) -> Self:
@@ -54,7 +54,7 @@ class TableReader:
         nothing = np.zeros(0, np.int64)
         ids = [wanted_N if name == table else nothing for name in self.dims]
         news = np.zeros(2, np.uint64)  # of the dense network: none are wanted
-        answer = self._client.ask(Message(kind=Kind.PULL, arrays=[news, *ids]))
+        answer = self._client.call(Message(kind=Kind.PULL, arrays=[news, *ids]))
         place = 1 + 2 * list(self.dims).index(table)
         return Rows(
             rows_ND=answer.array(place, np.float32, columns=self.dims[table]),
@@ -63,7 +63,7 @@ class TableReader:
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """Return rows, bytes and other figures of every table."""
-        found: dict[str, dict[str, Any]] = self._client.ask(Message(kind=Kind.STATS)).plain()
+        found: dict[str, dict[str, Any]] = self._client.call(Message(kind=Kind.STATS)).plain()
         return found["tables"]
 
     def close(self) -> None:

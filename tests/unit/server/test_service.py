@@ -26,15 +26,15 @@ class Held:
         self.service, self.durable = self._make()
         first, last = TableShard(index=0, count=1).part_of(model.num_dense)
         arrays = [as_bytes(model.to_plain()), np.zeros(last - first, np.float32)]
-        self.ask(Kind.SETUP, arrays=arrays)
+        self.call(Kind.SETUP, arrays=arrays)
         for worker in range(num_workers):
-            self.ask(Kind.HELLO, worker=worker, incarnation=1)
+            self.call(Kind.HELLO, worker=worker, incarnation=1)
 
     def restart(self):
         self.durable.close()
         self.service, self.durable = self._make()
 
-    def ask(self, kind, **fields):
+    def call(self, kind, **fields):
         return self.service.handle(Message(kind=kind, **fields))
 
     def push(self, sequence, *, grad=1.0, worker=0, num_samples=1):
@@ -64,13 +64,13 @@ class Held:
 
     def pull(self, sequence, *, worker=0):
         arrays = [np.array([0, 1], np.uint64), np.array([7]), np.zeros(0, np.int64)]
-        return self.ask(Kind.PULL, worker=worker, incarnation=1, sequence=sequence, arrays=arrays)
+        return self.call(Kind.PULL, worker=worker, incarnation=1, sequence=sequence, arrays=arrays)
 
     def dense(self):
-        return self.ask(Kind.DENSE).array(1, np.float32).tolist()
+        return self.call(Kind.DENSE).array(1, np.float32).tolist()
 
     def rows(self):
-        return self.ask(Kind.DUMP, arrays=[as_bytes("t")[1:-1]]).arrays[1].tolist()
+        return self.call(Kind.DUMP, arrays=[as_bytes("t")[1:-1]]).arrays[1].tolist()
 
 
 def test_a_journal_grows_as_long_as_the_snapshot_that_would_replace_it(tmp_path):
@@ -103,7 +103,7 @@ def test_a_push_is_applied_once_also_after_a_restart(tmp_path, snapshot_bytes):
     held.restart()
     held.push(1)
     assert (held.rows(), held.dense()) == (rows, dense)
-    answer = held.ask(Kind.HELLO)
+    answer = held.call(Kind.HELLO)
     assert (answer.sequence, answer.array(0, np.uint8).tobytes()) == (1, b"1")
 
 
@@ -138,13 +138,13 @@ def test_a_worker_makes_its_step_again_from_the_same_rows(tmp_path, is_restarted
 
 def test_workers_that_have_left_are_not_waited_for(tmp_path):
     held = Held(tmp_path, model=SYNC, num_workers=2)
-    assert held.ask(Kind.END_PASS, worker=1, incarnation=1).kind == Kind.WAIT
+    assert held.call(Kind.END_PASS, worker=1, incarnation=1).kind == Kind.WAIT
     held.push(1, worker=0)
     assert held.pull(2, worker=0).kind == Kind.OK
     assert held.dense() == [-1.0] * MODEL.num_dense
-    assert held.ask(Kind.END_PASS, worker=0, incarnation=1).kind == Kind.OK
+    assert held.call(Kind.END_PASS, worker=0, incarnation=1).kind == Kind.OK
     held.restart()
-    assert held.ask(Kind.END_PASS, worker=1, incarnation=1).kind == Kind.OK
+    assert held.call(Kind.END_PASS, worker=1, incarnation=1).kind == Kind.OK
     held.push(2, worker=0)
     assert held.pull(3, worker=0).kind == Kind.WAIT  # a new pass, in which worker 1 takes part
 
@@ -160,7 +160,7 @@ def test_a_meeting_outlives_the_server(tmp_path):
 
     def bring(worker, content):
         arrays = [np.frombuffer(b"name", np.uint8), np.frombuffer(content, np.uint8)]
-        return held.ask(Kind.GATHER, worker=worker, sequence=1, arrays=arrays)
+        return held.call(Kind.GATHER, worker=worker, sequence=1, arrays=arrays)
 
     assert bring(0, b"a").arrays[0].tolist() == [1]
     held.restart()
@@ -211,7 +211,7 @@ def test_a_damaged_snapshot_is_refused_by_name(tmp_path, name):
 def test_a_worker_learns_again_what_it_began_with(tmp_path):
     held = Held(tmp_path, num_workers=2)
     brought = [text_array(START), np.frombuffer(b"epoch 3", np.uint8)]
-    assert held.ask(Kind.GATHER, worker=0, arrays=brought).kind == Kind.WAIT
+    assert held.call(Kind.GATHER, worker=0, arrays=brought).kind == Kind.WAIT
     held.restart()
-    begun = [held.ask(Kind.HELLO, worker=worker).array(2, np.uint8).tobytes() for worker in (0, 1)]
+    begun = [held.call(Kind.HELLO, worker=worker).array(2, np.uint8).tobytes() for worker in (0, 1)]
     assert begun == [b"epoch 3", b""]

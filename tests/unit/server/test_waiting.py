@@ -14,7 +14,7 @@ SYNC = MODEL.model_copy(update={"mode": "sync"})
 
 
 def test_a_worker_that_waits_says_for_whom(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(client, "_SAY_AFTER_S", 0.0)
+    monkeypatch.setattr(client, "_WARN_AFTER_S", 0.0)
     with (
         serving(tmp_path, num_workers=3) as endpoints,
         linked(endpoints, model=SYNC, num_workers=3) as first,
