@@ -25,7 +25,7 @@ from fleetrec.server.push import Push, RowPush
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
 from fleetrec.server.spec import ServedModel, build_stores
-from fleetrec.server.wire import Kind, Message, as_bytes
+from fleetrec.server.wire import Kind, Message, json_array
 
 TARGET = 0.8
 NUM_BATCHES = 4
@@ -75,7 +75,7 @@ def asked(
         contextlib.closing(ServerClient(f"127.0.0.1:{endpoint.port}", ClientOptions())) as client,
     ):
         dense_P = np.zeros(model.num_dense, np.float32)
-        client.call(Message(kind=Kind.SETUP, arrays=[as_bytes(model.to_plain()), dense_P]))
+        client.call(Message(kind=Kind.SETUP, arrays=[json_array(model.to_plain()), dense_P]))
         client.call(Message(kind=Kind.HELLO, incarnation=1))
         yield Asked(client, requests)
 

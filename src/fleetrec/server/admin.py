@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from fleetrec.embedding.record import StoredTable
 from fleetrec.server.dense import NUM_STEPS, WEIGHTS
 from fleetrec.server.shard import Shard
-from fleetrec.server.wire import Array, Kind, Message, WireError, as_bytes
+from fleetrec.server.wire import Array, Kind, Message, WireError, json_array
 
 
 def dense(shard: Shard, _: Message) -> Message:
@@ -22,7 +22,7 @@ def dense(shard: Shard, _: Message) -> Message:
 def dense_arrays(state: Mapping[str, torch.Tensor]) -> list[Array]:
     """Return the keys of a dense state, then its values."""
     arrays = [np.atleast_1d(value.numpy()).astype(np.float32) for value in state.values()]
-    return [as_bytes([*state]), *arrays]
+    return [json_array([*state]), *arrays]
 
 
 def dump(shard: Shard, message: Message) -> Message:
@@ -37,13 +37,13 @@ def stats(shard: Shard, _: Message) -> Message:
         "tables": shard.stats(),
         "model": shard.model.to_plain(),
     }
-    return Message(kind=Kind.OK, arrays=[as_bytes(told)])
+    return Message(kind=Kind.OK, arrays=[json_array(told)])
 
 
 def load(shard: Shard, message: Message) -> None:
     """Load this server's shards of tables from files."""
     with wrong_fields():
-        wanted = message.plain()
+        wanted = message.json()
         tables = [StoredTable.from_plain(table) for table in wanted["tables"]]
         exactly = bool(wanted["exactly"])
     for stored in tables:
@@ -60,7 +60,7 @@ def set_dense(shard: Shard, message: Message) -> None:
     """Replace weights and optimizer state of the dense part."""
     state: dict[str, torch.Tensor] = {}
     with wrong_fields():
-        for place, key in enumerate(message.plain()):
+        for place, key in enumerate(message.json()):
             state[str(key)] = torch.from_numpy(message.array(place + 1, np.float32).copy())
     size = len(shard.dense)
     if WEIGHTS not in state or len(state[WEIGHTS]) != size:

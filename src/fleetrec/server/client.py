@@ -12,7 +12,7 @@ import grpc
 from fleetrec.core.errors import CheckpointError, FleetRecError, MismatchError, UnavailableError
 from fleetrec.core.fault_points import fault_point
 from fleetrec.server.endpoint import ERROR_KEY, METHOD, SERVICE, TOKEN_KEY
-from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, cut, decode, encode
+from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, decode, encode, split_chunks
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class ServerClient:
         """Return an answer, or why there was none this time."""
         try:
             chunks = self._method(
-                cut(content),
+                split_chunks(content),
                 timeout=self._options.deadline_s,
                 metadata=self._metadata,
                 wait_for_ready=True,

@@ -19,7 +19,7 @@ from fleetrec.embedding.record import ShardRecord
 from fleetrec.embedding.sharding import NUM_BUCKETS
 from fleetrec.server.admin import dense_arrays
 from fleetrec.server.shard import Shard, ShardCut
-from fleetrec.server.wire import Array, Kind, Message, WireError, as_bytes
+from fleetrec.server.wire import Array, Kind, Message, WireError, json_array
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
@@ -115,7 +115,9 @@ class LiveCut:
             }
             for name, cut in self._cut.tables.items()
         }
-        arrays: list[Array] = [as_bytes({"tables": described, "num_workers": len(self._progress)})]
+        arrays: list[Array] = [
+            json_array({"tables": described, "num_workers": len(self._progress)})
+        ]
         arrays += [np.frombuffer(one, np.uint8) for one in self._progress]
         return Message(kind=Kind.OK, arrays=[*arrays, *dense_arrays(self._cut.dense)])
 
@@ -137,7 +139,7 @@ class LiveCut:
                     raise WireError(f"no table is called {min(unknown)!r}")
                 self._written = self._write_tables(cut, request)
             records = {name: record.to_plain() for name, record in self._written.items()}
-        return Message(kind=Kind.OK, arrays=[as_bytes({"tables": records})])
+        return Message(kind=Kind.OK, arrays=[json_array({"tables": records})])
 
     def finish(self, shard: Shard, request: "CommitRequest") -> None:
         """Commit the cut if it was published, and let it go."""
@@ -191,7 +193,7 @@ def _write_table(cut: TableCut, url: str, table: SaveTable) -> ShardRecord:
 
 def _read(kind: type[Request], message: Message) -> Request:
     try:
-        return kind.model_validate(message.plain())
+        return kind.model_validate(message.json())
     except (ValidationError, ValueError) as error:
         raise WireError(f"{message.kind.name}: a field is missing or wrong: {error}") from error
 

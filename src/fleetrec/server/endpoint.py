@@ -20,9 +20,9 @@ from fleetrec.server.wire import (
     MAX_MESSAGE_BYTES,
     Message,
     WireError,
-    cut,
     decode,
     encode,
+    split_chunks,
 )
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ SERVICE = "fleetrec.Server"
 METHOD = "Call"
 TOKEN_KEY = "authorization"
 ERROR_KEY = "fleetrec-error"
-THREADS_BESIDE_WORKERS = 8
+NUM_EXTRA_THREADS = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Traffic:
         }
 
 
-class Answerer(Protocol):
+class Handler(Protocol):
     """Whatever stands behind a door; threads may call it at any time."""
 
     def handle(self, message: Message) -> Message:
@@ -79,13 +79,13 @@ class Endpoint:
     """Serves a service until it is left."""
 
     def __init__(
-        self, service: Answerer, address: str, *, security: Security, num_workers: int
+        self, service: Handler, address: str, *, security: Security, num_workers: int
     ) -> None:
         check_address(address, security)
         self.traffic = Traffic()
         self._service = service
         self._security = security
-        threads = 2 * num_workers + THREADS_BESIDE_WORKERS  # a worker that waits holds one
+        threads = 2 * num_workers + NUM_EXTRA_THREADS  # a worker that waits holds one
         self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, thread_name_prefix="serve"),
             options=[
@@ -151,7 +151,7 @@ class Endpoint:
             context.abort(grpc.StatusCode.UNAVAILABLE, f"the server cannot write: {error}")
         fault_point("answer")
         self.traffic.num_bytes_out += len(answer)
-        yield from cut(answer)
+        yield from split_chunks(answer)
 
     def _check_token(self, context: grpc.ServicerContext) -> None:
         if self._security.token is None:

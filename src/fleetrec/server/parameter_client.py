@@ -20,7 +20,7 @@ from fleetrec.server.push import Push, RowPush
 from fleetrec.server.routing import empty_push, split_step
 from fleetrec.server.service_options import FINISHED
 from fleetrec.server.spec import ServedModel, build_stores
-from fleetrec.server.wire import Array, Kind, Message, as_bytes, text_array
+from fleetrec.server.wire import Array, Kind, Message, json_array, text_array
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class ParameterClient:
 
     def set_up(self, dense_P: Array) -> None:
         """Tell the servers what they serve, and the first numbers; once, by worker 0."""
-        described = as_bytes(self.model.to_plain())
+        described = json_array(self.model.to_plain())
         messages = [
             Message(kind=Kind.SETUP, arrays=[described, dense_P[first:last]])
             for first, last in self._dense_ranges()
@@ -97,7 +97,7 @@ class ParameterClient:
             sequence=least.sequence,
             progress=least.array(0, np.uint8).tobytes(),
             initial_progress=answers[0].array(2, np.uint8).tobytes(),  # where workers meet
-            num_passes=min(answer.plain(1)["num_passes"] for answer in answers),
+            num_passes=min(answer.json(1)["num_passes"] for answer in answers),
         )
 
     def pull(
@@ -204,7 +204,7 @@ class ParameterClient:
         """Let every server fix what it holds now; the tables get the same version everywhere."""
         least: dict[str, int] = {}
         while True:
-            wanted = as_bytes({"token": token, "least": least})
+            wanted = json_array({"token": token, "least": least})
             answers = self._servers.call_all(self._message(Kind.CUT, arrays=[wanted]))
             cuts = [_read_cut(answer) for answer in answers]
             versions = {n: [one.tables[n]["version"] for one in cuts] for n in self.stores}
@@ -221,19 +221,19 @@ class ParameterClient:
 
         May be called by a thread of its own while steps go on.
         """
-        wanted = as_bytes({"token": token, "target": target, "tables": tables})
+        wanted = json_array({"token": token, "target": target, "tables": tables})
         answers = self._admin.call_all(self._message(Kind.SAVE, arrays=[wanted]))
-        return [answer.plain()["tables"] for answer in answers]
+        return [answer.json()["tables"] for answer in answers]
 
     def commit(self, token: str, *, published: bool, fingerprints: Mapping[str, str]) -> None:
         """Let every server commit a cut, or drop it; callable as ``save`` is."""
         body = {"token": token, "published": published, "fingerprints": dict(fingerprints)}
-        self._admin.call_all(self._message(Kind.COMMIT, arrays=[as_bytes(body)]))
+        self._admin.call_all(self._message(Kind.COMMIT, arrays=[json_array(body)]))
 
     def load(self, tables: Sequence[StoredTable], *, exactly: bool) -> None:
         """Let every server take up its portion of tables: all, or only the weights of rows."""
         wanted = {"exactly": exactly, "tables": [stored.to_plain() for stored in tables]}
-        self._servers.call_all(self._message(Kind.LOAD, arrays=[as_bytes(wanted)]))
+        self._servers.call_all(self._message(Kind.LOAD, arrays=[json_array(wanted)]))
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -249,7 +249,7 @@ class ParameterClient:
         messages = []
         for shard in self._shards():
             parts = self._split_dense(state, shard)
-            arrays = [as_bytes([*parts]), *parts.values()]
+            arrays = [json_array([*parts]), *parts.values()]
             messages.append(self._message(Kind.SET_DENSE, arrays=arrays))
         self._servers.call_each(messages)
 
@@ -265,7 +265,7 @@ class ParameterClient:
     def stats(self) -> list[dict[str, Any]]:
         """Return what every server says about its tables."""
         answers = self._servers.call_all(self._message(Kind.STATS))
-        return [answer.plain()["tables"] for answer in answers]
+        return [answer.json()["tables"] for answer in answers]
 
     def close(self) -> None:
         """Hang up."""
@@ -333,7 +333,7 @@ class _OneCut:
 
 
 def _read_cut(answer: Message) -> _OneCut:
-    described = answer.plain()
+    described = answer.json()
     behind = 1 + int(described["num_workers"])
     return _OneCut(
         worker_progress=[answer.array(i, np.uint8).tobytes() for i in range(1, behind)],
@@ -343,5 +343,5 @@ def _read_cut(answer: Message) -> _OneCut:
 
 
 def _by_key(answer: Message, first: int) -> dict[str, Array]:
-    keys: list[str] = answer.plain(first)
+    keys: list[str] = answer.json(first)
     return {key: answer.array(first + 1 + place, np.float32) for place, key in enumerate(keys)}

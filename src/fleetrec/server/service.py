@@ -21,7 +21,7 @@ from fleetrec.server.push import check_ids, read_event_time, read_push
 from fleetrec.server.service_options import FINISHED, START, ServiceOptions
 from fleetrec.server.shard import Shard
 from fleetrec.server.spec import ServedModel, read_model
-from fleetrec.server.wire import Kind, Message, WireError, as_bytes, decode, encode
+from fleetrec.server.wire import Kind, Message, WireError, decode, encode, json_array
 from fleetrec.server.workers import Worker, Workers
 
 logger = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Service:
                 sequence=worker.sequence,
                 arrays=[
                     np.frombuffer(worker.progress, np.uint8),
-                    as_bytes(
+                    json_array(
                         {
                             "is_set_up": self._shard is not None,
                             "num_passes": self._workers.num_passes,

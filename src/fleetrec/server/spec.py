@@ -77,7 +77,7 @@ class ServedModel(Options):
 def read_model(message: Message) -> ServedModel:
     """Return the model that a message describes."""
     try:
-        return ServedModel.model_validate(message.plain())
+        return ServedModel.model_validate(message.json())
     except (ValidationError, ValueError) as error:
         raise WireError(f"the description of the model is wrong: {error}") from error
 

@@ -36,7 +36,7 @@ class TableReader:
             token=token, authority=authority, deadline_s=give_up_s, give_up_s=give_up_s
         )
         self._client = ServerClient(endpoint, options)
-        described = self._client.call(Message(kind=Kind.STATS)).plain()["model"]["tables"]
+        described = self._client.call(Message(kind=Kind.STATS)).json()["model"]["tables"]
         self.dims: dict[str, int] = {table["name"]: table["dim"] for table in described}
 
     def __enter__(self) -> Self:
@@ -63,7 +63,7 @@ class TableReader:
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """Return rows, bytes and other figures of every table."""
-        found: dict[str, dict[str, Any]] = self._client.call(Message(kind=Kind.STATS)).plain()
+        found: dict[str, dict[str, Any]] = self._client.call(Message(kind=Kind.STATS)).json()
         return found["tables"]
 
     def close(self) -> None:

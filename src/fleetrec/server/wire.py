@@ -81,7 +81,7 @@ class Message:
         except UnicodeDecodeError as error:
             raise WireError(f"array {place}: expected text in UTF-8") from error
 
-    def plain(self, place: int = 0) -> Any:
+    def json(self, place: int = 0) -> Any:
         """Return an array of bytes as the JSON that it is."""
         try:
             return json.loads(self.text(place))
@@ -104,7 +104,7 @@ class Message:
         return found
 
 
-def as_bytes(value: Any) -> Array:
+def json_array(value: Any) -> Array:
     """Return plain data as the array of bytes that carries its JSON."""
     return text_array(json.dumps(value))
 
@@ -166,7 +166,7 @@ def decode(content: bytes) -> Message:
     )
 
 
-def cut(content: bytes) -> Iterator[bytes]:
+def split_chunks(content: bytes) -> Iterator[bytes]:
     """Yield a message in pieces that a stream carries well."""
     for begin in range(0, len(content), CHUNK_BYTES):
         yield content[begin : begin + CHUNK_BYTES]

@@ -12,7 +12,7 @@ from fleetrec.embedding.remote_lookup import UniqueIds
 from fleetrec.embedding.sharding import TableShard
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.service_options import START
-from fleetrec.server.wire import Kind, Message, WireError, as_bytes, text_array
+from fleetrec.server.wire import Kind, Message, WireError, json_array, text_array
 from unit.server.serving import MODEL, make_service
 
 SYNC = MODEL.model_copy(update={"mode": "sync"})
@@ -25,7 +25,7 @@ class Held:
         self._make = lambda: make_service(directory, num_workers=num_workers, **options)
         self.service, self.durable = self._make()
         first, last = TableShard(index=0, count=1).part_of(model.num_dense)
-        arrays = [as_bytes(model.to_plain()), np.zeros(last - first, np.float32)]
+        arrays = [json_array(model.to_plain()), np.zeros(last - first, np.float32)]
         self.call(Kind.SETUP, arrays=arrays)
         for worker in range(num_workers):
             self.call(Kind.HELLO, worker=worker, incarnation=1)
@@ -70,7 +70,7 @@ class Held:
         return self.call(Kind.DENSE).array(1, np.float32).tolist()
 
     def rows(self):
-        return self.call(Kind.DUMP, arrays=[as_bytes("t")[1:-1]]).arrays[1].tolist()
+        return self.call(Kind.DUMP, arrays=[json_array("t")[1:-1]]).arrays[1].tolist()
 
 
 def test_a_journal_grows_as_long_as_the_snapshot_that_would_replace_it(tmp_path):
