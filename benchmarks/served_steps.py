@@ -68,7 +68,7 @@ def asked(
     durable: DurableState, model: ServedModel, requests: Sequence[Message]
 ) -> Iterator[Asked]:
     """Serve a model, and introduce a worker to the server."""
-    service = Service(durable, ServiceOptions(portion=WHOLE_TABLE, num_workers=1))
+    service = Service(durable, ServiceOptions(shard=WHOLE_TABLE, num_workers=1))
     with (
         contextlib.closing(durable),
         Endpoint(service, "127.0.0.1:0", security=Security(), num_workers=1) as endpoint,

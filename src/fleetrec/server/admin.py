@@ -27,7 +27,7 @@ def dense_arrays(state: Mapping[str, torch.Tensor]) -> list[Array]:
 
 def dump(shard: Shard, message: Message) -> Message:
     """Return ids and rows of a table."""
-    taken = shard.stores[_known(shard, message.text())].table.snapshot()
+    taken = shard.stores[_require_table(shard, message.text())].table.snapshot()
     return Message(kind=Kind.OK, arrays=[taken["ids"], taken["rows"]])
 
 
@@ -42,12 +42,12 @@ def stats(shard: Shard, _: Message) -> Message:
 
 def load(shard: Shard, message: Message) -> None:
     """Load this server's shards of tables from files."""
-    with wrong_fields():
+    with field_errors():
         wanted = message.json()
         tables = [StoredTable.from_plain(table) for table in wanted["tables"]]
         exactly = bool(wanted["exactly"])
     for stored in tables:
-        _known(shard, stored.name)
+        _require_table(shard, stored.name)
         shard.load_table(stored, exactly=exactly)
 
 
@@ -59,13 +59,13 @@ def clear(shard: Shard, _: Message) -> None:
 def set_dense(shard: Shard, message: Message) -> None:
     """Replace weights and optimizer state of the dense part."""
     state: dict[str, torch.Tensor] = {}
-    with wrong_fields():
+    with field_errors():
         for place, key in enumerate(message.json()):
             state[str(key)] = torch.from_numpy(message.array(place + 1, np.float32).copy())
     size = len(shard.dense)
     if WEIGHTS not in state or len(state[WEIGHTS]) != size:
         raise WireError(f"expected {size} weights of the dense part")
-    segments = shard.model.dense_segments(shard.portion)
+    segments = shard.model.dense_segments(shard.table_shard)
     sizes = {str(index): last - first for index, first, last in segments}
     for key in state.keys() - {WEIGHTS, NUM_STEPS}:
         index, _, slot = key.partition("/")
@@ -85,7 +85,7 @@ WRITES: Mapping[Kind, Callable[[Shard, Message], None]] = MappingProxyType(
 
 
 @contextlib.contextmanager
-def wrong_fields() -> Iterator[None]:
+def field_errors() -> Iterator[None]:
     """Turn a missing or wrong field into a WireError."""
     try:
         yield
@@ -93,7 +93,7 @@ def wrong_fields() -> Iterator[None]:
         raise WireError(f"a field is missing or wrong: {error}") from error
 
 
-def _known(shard: Shard, name: str) -> str:
+def _require_table(shard: Shard, name: str) -> str:
     if name not in shard.stores:
         raise WireError(f"no table is called {name!r}")
     return name

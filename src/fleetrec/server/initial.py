@@ -20,7 +20,7 @@ def initial_tables(url: str) -> Mapping[str, StoredTable]:
     return stored_tables(checkpoint, parts[0])
 
 
-def take_rows(shard: Shard, url: str) -> None:
+def load_initial_rows(shard: Shard, url: str) -> None:
     """Let a shard take up the weights of its rows; every table has to be there."""
     tables = initial_tables(url)
     for name in shard.stores:

@@ -17,7 +17,7 @@ from fleetrec.embedding.sharding import WHOLE_TABLE, TableShard, route
 from fleetrec.server.client import ClientOptions, ServerGroup
 from fleetrec.server.dense import NUM_STEPS, WEIGHTS
 from fleetrec.server.push import Push, RowPush
-from fleetrec.server.routing import empty_push, split_step
+from fleetrec.server.routing import empty_push, split_update
 from fleetrec.server.service_options import FINISHED
 from fleetrec.server.spec import ServedModel, build_stores
 from fleetrec.server.wire import Array, Kind, Message, json_array, text_array
@@ -144,7 +144,7 @@ class ParameterClient:
         """Tell the servers what a batch did; returns when all of them have written it down."""
         count = len(self._servers)
         by_table: list[list[RowPush]] = [
-            split_step(store, step.tables[name], num_servers=count)
+            split_update(store, step.tables[name], num_servers=count)
             if name in step.tables
             else [empty_push(store)] * count
             for name, store in self.stores.items()

@@ -10,7 +10,7 @@ from fleetrec.embedding.sharding import route
 from fleetrec.server.push import RowPush
 
 
-def split_step(store: NativeStore, step: RowUpdate, *, num_servers: int) -> list[RowPush]:
+def split_update(store: NativeStore, step: RowUpdate, *, num_servers: int) -> list[RowPush]:
     """Return what each server is to be told about one table."""
     seen, num_grads = step.ids, len(step.grads_MD)
     whole = RowPush(

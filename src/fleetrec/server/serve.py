@@ -52,7 +52,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
         service = Service(
             durable,
             ServiceOptions(
-                portion=TableShard(index=options.index, count=options.num_servers),
+                shard=TableShard(index=options.index, count=options.num_servers),
                 num_workers=options.num_workers,
                 initial=options.initial,
                 snapshot_bytes=options.snapshot_bytes,

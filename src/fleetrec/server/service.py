@@ -16,7 +16,7 @@ from fleetrec.server import admin
 from fleetrec.server.cuts import LiveCut, read_commit, read_cut
 from fleetrec.server.durable_state import DurableState, exit_on_partial_update
 from fleetrec.server.gathers import Gathers
-from fleetrec.server.initial import take_rows
+from fleetrec.server.initial import load_initial_rows
 from fleetrec.server.push import check_ids, read_event_time, read_push
 from fleetrec.server.service_options import FINISHED, START, ServiceOptions
 from fleetrec.server.shard import Shard
@@ -134,7 +134,7 @@ class Service:
     def _set_up(self, message: Message) -> Message:
         model = read_model(message)
         dense_P = message.array(1, np.float32)
-        first, last = self._options.portion.part_of(model.num_dense)
+        first, last = self._options.shard.part_of(model.num_dense)
         if len(dense_P) != last - first:
             raise WireError(f"expected {last - first} dense numbers, got {len(dense_P)}")
         with self._changed:
@@ -149,15 +149,15 @@ class Service:
             self._journal(message)
             self._build(model, torch.from_numpy(dense_P.copy()))
             if self._options.initial is not None:
-                take_rows(self._held(), self._options.initial)
+                load_initial_rows(self._require_shard(), self._options.initial)
             self._changed.notify_all()
         return Message(kind=Kind.OK)
 
     def _build(self, model: ServedModel, dense_P: torch.Tensor) -> None:
-        self._shard = Shard(model, self._options.portion, dense_P)
+        self._shard = Shard(model, self._options.shard, dense_P)
         self._version = 1
 
-    def _held(self) -> Shard:
+    def _require_shard(self) -> Shard:
         if self._shard is None:
             raise WireError("the server has not been told what it serves; worker 0 does that")
         return self._shard
@@ -166,7 +166,7 @@ class Service:
 
     def _pull(self, message: Message) -> Message:
         """Answer with rows and dense numbers; in training, of the step that the worker is at."""
-        shard = self._held()
+        shard = self._require_shard()
         if len(message.arrays) != len(shard.stores) + 1:
             raise WireError(f"expected ids of {len(shard.stores)} tables")
         ids = [message.array(place + 1, np.int64) for place in range(len(shard.stores))]
@@ -197,7 +197,7 @@ class Service:
             )
 
     def _wait_for_step(self, message: Message, worker: Worker) -> Message | None:
-        if self._held().model.mode != "sync":
+        if self._require_shard().model.mode != "sync":
             return None
         if message.sequence not in (worker.sequence, worker.sequence + 1):
             raise WireError(
@@ -211,7 +211,7 @@ class Service:
         return self._wait(lambda: worker.pending is None, self._workers.missing)
 
     def _push(self, message: Message) -> Message:
-        shard = self._held()
+        shard = self._require_shard()
         push = read_push(message, shard.stores, num_dense=len(shard.dense))
         with self._changed:
             worker = self._workers.check_alive(message.worker, message.incarnation)
@@ -268,7 +268,7 @@ class Service:
         pushes = self._workers.take_pending()
         if pushes:
             with exit_on_partial_update():
-                self._held().apply(pushes)
+                self._require_shard().apply(pushes)
             self._version += 1
         if done.sequence > 0:
             self._workers.start_next_pass(done.sequence - 1)
@@ -277,13 +277,13 @@ class Service:
         self, is_done: Callable[[], bool], missing: Callable[[], list[int]]
     ) -> Message | None:
         """Wait with patience; then return an answer that says for whom."""
-        if self._changed.wait_for(is_done, timeout=self._options.patience_s):
+        if self._changed.wait_for(is_done, timeout=self._options.wait_timeout_s):
             return None
         return Message(kind=Kind.WAIT, arrays=[np.array(missing(), np.uint32)])
 
     def _evict(self, message: Message) -> Message:
         """Evict rows after pass ``sequence``, once."""
-        shard = self._held()
+        shard = self._require_shard()
         now = read_event_time(message)
         with self._changed:
             if message.sequence >= self._num_evictions:
@@ -330,7 +330,7 @@ class Service:
 
     def _make_cut(self, message: Message) -> Message:
         """Fix what is held now, so that it can be written while steps go on."""
-        shard = self._held()
+        shard = self._require_shard()
         request = read_cut(message, shard)
         with self._changed:
             self._workers.check_alive(message.worker, message.incarnation)
@@ -339,10 +339,10 @@ class Service:
             return self._cut.describe()
 
     def _save(self, message: Message) -> Message:
-        return self._cut.write(message, timeout_s=self._options.patience_s)
+        return self._cut.write(message, timeout_s=self._options.wait_timeout_s)
 
     def _commit(self, message: Message) -> Message:
-        shard = self._held()
+        shard = self._require_shard()
         request = read_commit(message, shard)
         with self._changed:
             self._workers.check_alive(message.worker, message.incarnation)
@@ -353,14 +353,14 @@ class Service:
 
     def _read(self, message: Message) -> Message:
         """Answer a request that changes nothing."""
-        shard = self._held()
+        shard = self._require_shard()
         with self._changed:
             answer = admin.READS[message.kind](shard, message)
             return dataclasses.replace(answer, sequence=self._version)
 
     def _write(self, message: Message) -> Message:
         """Replace tables or the dense part; a snapshot replaces a record of it."""
-        shard = self._held()
+        shard = self._require_shard()
         with self._changed:
             if self._workers.has_pending():
                 raise WireError("a step is being made; tables are replaced between passes")
@@ -401,10 +401,10 @@ class Service:
 
     def _save_state(self) -> None:
         """Write a snapshot; between steps only, for it has no place for pushes that are held."""
-        shard = self._held()
+        shard = self._require_shard()
         state: dict[str, Any] = {
             "model": shard.model.to_plain(),
-            "portion": [shard.portion.index, shard.portion.count],
+            "portion": [shard.table_shard.index, shard.table_shard.count],
             "version": self._version,
             "num_evictions": self._num_evictions,
             "workers": self._workers.to_plain(),
@@ -414,7 +414,7 @@ class Service:
         self._durable.save_snapshot(shard.write, state)
 
     def _load_state(self, state: dict[str, Any], snapshot: Path) -> None:
-        portion = self._options.portion
+        portion = self._options.shard
         if state["portion"] != [portion.index, portion.count]:
             raise CheckpointError(
                 f"{snapshot}: is of server {state['portion'][0]} of {state['portion'][1]}, this is "
@@ -423,7 +423,7 @@ class Service:
         model = ServedModel.model_validate(state["model"])
         first, last = portion.part_of(model.num_dense)
         self._build(model, torch.zeros(last - first))
-        self._held().read_folder(snapshot)
+        self._require_shard().read_folder(snapshot)
         self._version = state["version"]
         self._num_evictions = state["num_evictions"]
         self._workers.load(state["workers"])

@@ -31,11 +31,11 @@ TABLES = "tables"
 class Shard:
     """Rows and numbers, and how they are updated. Calls must not overlap."""
 
-    def __init__(self, model: ServedModel, portion: TableShard, dense_P: Tensor) -> None:
+    def __init__(self, model: ServedModel, table_shard: TableShard, dense_P: Tensor) -> None:
         self.model = model
-        self.portion = portion
-        self.stores = build_stores(model, portion)
-        self.dense = DensePart(model, portion, dense_P)
+        self.table_shard = table_shard
+        self.stores = build_stores(model, table_shard)
+        self.dense = DensePart(model, table_shard, dense_P)
 
     def read(self, ids: Sequence[Array], *, as_new: bool) -> list[Array]:
         """Return rows_ND and is_there_N of every table, one after the other."""

@@ -31,7 +31,7 @@ def make_service(directory, *, index=0, count=1, num_workers=1, **options):
     portion = TableShard(index=index, count=count)
     return Service(
         durable,
-        ServiceOptions(portion=portion, num_workers=num_workers, patience_s=0.1, **options),
+        ServiceOptions(shard=portion, num_workers=num_workers, wait_timeout_s=0.1, **options),
     ), durable
 
 
