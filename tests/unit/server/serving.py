@@ -1,4 +1,4 @@
-"""A server inside the test's own process, and a worker's link to it."""
+"""A server inside the test's own process, and a worker's client to it."""
 
 import contextlib
 
@@ -62,11 +62,11 @@ def make_place(endpoints, *, index=0, num_workers=1):
 
 
 @contextlib.contextmanager
-def linked(endpoints, *, model=MODEL, token=TOKEN, index=0, num_workers=1):
+def connected(endpoints, *, model=MODEL, token=TOKEN, index=0, num_workers=1):
     options = ClientOptions(token=token, deadline_s=30, give_up_s=60)
     place = make_place(endpoints, index=index, num_workers=num_workers)
-    with contextlib.closing(ParameterClient(place, model, options)) as link:
-        yield link
+    with contextlib.closing(ParameterClient(place, model, options)) as client:
+        yield client
 
 
 def make_step(tables=None, *, grads_P=None, progress=b""):

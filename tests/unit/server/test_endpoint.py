@@ -13,17 +13,17 @@ from fleetrec.embedding.remote_lookup import RowUpdate, UniqueIds
 from fleetrec.server.client import ServerError
 from fleetrec.server.endpoint import METHOD, SERVICE, TOKEN_KEY, Security, check_address
 from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, encode
-from unit.server.serving import MODEL, TOKEN, linked, make_step, serving
+from unit.server.serving import MODEL, TOKEN, connected, make_step, serving
 
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory):
     """A server that holds something."""
     with serving(tmp_path_factory.mktemp("held")) as endpoints:
-        with linked(endpoints) as link:
-            link.set_up(np.arange(MODEL.num_dense, dtype=np.float32))
-            link.enter()
-            link.push(make_step({"t": make_rows([1, 2], [[1, 1], [2, 2]])}), sequence=1)
+        with connected(endpoints) as client:
+            client.set_up(np.arange(MODEL.num_dense, dtype=np.float32))
+            client.register()
+            client.push(make_step({"t": make_rows([1, 2], [[1, 1], [2, 2]])}), sequence=1)
         yield endpoints[0]
 
 
@@ -35,8 +35,8 @@ def make_rows(ids, grads):
 
 def digest(endpoint):
     """Everything that the server holds."""
-    with linked([endpoint]) as link:
-        parts = [*link.dump("t"), *link.dump("u"), *link.dense_state().values()]
+    with connected([endpoint]) as client:
+        parts = [*client.dump("t"), *client.dump("u"), *client.dense_state().values()]
     return hashlib.sha256(b"".join(part.tobytes() for part in parts)).digest()
 
 
@@ -121,14 +121,17 @@ def test_a_piece_that_is_too_large_is_refused(endpoint):
 
 def test_another_model_is_refused(endpoint):
     other = MODEL.model_copy(update={"seed": 1})
-    with linked([endpoint], model=other) as link, pytest.raises(ServerError, match="seed differ"):
-        link.set_up(np.zeros(MODEL.num_dense, np.float32))
+    with (
+        connected([endpoint], model=other) as client,
+        pytest.raises(ServerError, match="seed differ"),
+    ):
+        client.set_up(np.zeros(MODEL.num_dense, np.float32))
 
 
 def test_a_worker_that_was_replaced_is_refused(endpoint):
-    with linked([endpoint]) as old, linked([endpoint]) as new:
-        old.enter()
-        standing = new.enter()
+    with connected([endpoint]) as old, connected([endpoint]) as new:
+        old.register()
+        standing = new.register()
         with pytest.raises(ServerError, match="was replaced"):
             old.push(make_step(), sequence=standing.sequence + 1)
 

@@ -24,8 +24,8 @@ def test_a_worker_that_knows_the_certificate_is_served(tmp_path):
     with Endpoint(service, "localhost:0", security=security, num_workers=1) as endpoint:
         topology = make_place([f"localhost:{endpoint.port}"])
         options = ClientOptions(token=TOKEN, authority=certificate, deadline_s=30)
-        link = ParameterClient(topology, MODEL, options)
-        link.set_up(np.zeros(MODEL.num_dense, np.float32))
-        assert link.enter().sequence == 0
-        link.close()
+        client = ParameterClient(topology, MODEL, options)
+        client.set_up(np.zeros(MODEL.num_dense, np.float32))
+        assert client.register().sequence == 0
+        client.close()
     durable.close()

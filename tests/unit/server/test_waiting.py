@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from fleetrec.server import client
-from unit.server.serving import MODEL, linked, make_step, serving
+from unit.server.serving import MODEL, connected, make_step, serving
 
 DEADLINE_S = 60
 SYNC = MODEL.model_copy(update={"mode": "sync"})
@@ -17,17 +17,17 @@ def test_a_worker_that_waits_says_for_whom(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(client, "_WARN_AFTER_S", 0.0)
     with (
         serving(tmp_path, num_workers=3) as endpoints,
-        linked(endpoints, model=SYNC, num_workers=3) as first,
-        linked(endpoints, model=SYNC, num_workers=3, index=1) as second,
-        linked(endpoints, model=SYNC, num_workers=3, index=2) as third,
+        connected(endpoints, model=SYNC, num_workers=3) as first,
+        connected(endpoints, model=SYNC, num_workers=3, index=1) as second,
+        connected(endpoints, model=SYNC, num_workers=3, index=2) as third,
         caplog.at_level(logging.WARNING, logger="fleetrec.server.client"),
         ThreadPoolExecutor(2) as threads,
     ):
         first.set_up(np.zeros(MODEL.num_dense, np.float32))
-        for link in (first, second, third):
-            link.enter()
-            link.push(make_step(), sequence=1)
-        waiting = [threads.submit(link.pull, {}, sequence=2) for link in (first, third)]
+        for client in (first, second, third):
+            client.register()
+            client.push(make_step(), sequence=1)
+        waiting = [threads.submit(client.pull, {}, sequence=2) for client in (first, third)]
         end = time.monotonic() + DEADLINE_S
         while f"server {endpoints[0]} waits for worker 1" not in caplog.messages:
             assert time.monotonic() < end
