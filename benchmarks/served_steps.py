@@ -33,7 +33,7 @@ STEPS_PER_ROUND = 12
 WARM_BYTES = 1 << 29
 
 
-class Forgetful(DurableState):
+class Discarding(DurableState):
     """A folder that nothing is written to."""
 
     def append(self, record: bytes) -> None:
@@ -92,7 +92,7 @@ def measure_journal(
     with (
         tempfile.TemporaryDirectory(prefix="fleetrec-bench-") as folder,
         asked(DurableState(Path(folder) / "kept", durability="process"), model, requests) as kept,
-        asked(Forgetful(Path(folder) / "none", durability="process"), model, requests) as forgotten,
+        asked(Discarding(Path(folder) / "none", durability="process"), model, requests) as forgotten,
     ):
         servers = {"journal": kept, "none": forgotten}
         warm_pages(Path(folder))

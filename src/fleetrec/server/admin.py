@@ -1,4 +1,4 @@
-"""Admin requests about all that a server holds: load, dump, stats, clear."""
+"""Admin requests: load, dump, stats, clear, dense state."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from fleetrec.server.wire import Array, Kind, Message, WireError, json_array
 
 
 def dense(shard: Shard, _: Message) -> Message:
-    """Return weights and optimizer state of the dense part."""
+    """Return the weights and optimizer state of the dense part."""
     return Message(kind=Kind.OK, arrays=dense_arrays(shard.dense.state()))
 
 
@@ -26,26 +26,26 @@ def dense_arrays(state: Mapping[str, torch.Tensor]) -> list[Array]:
 
 
 def dump(shard: Shard, message: Message) -> Message:
-    """Return ids and rows of a table."""
-    taken = shard.stores[_require_table(shard, message.text())].table.snapshot()
-    return Message(kind=Kind.OK, arrays=[taken["ids"], taken["rows"]])
+    """Return the ids and rows of a table."""
+    snapshot = shard.stores[_require_table(shard, message.text())].table.snapshot()
+    return Message(kind=Kind.OK, arrays=[snapshot["ids"], snapshot["rows"]])
 
 
 def stats(shard: Shard, _: Message) -> Message:
-    """Return statistics of every table, and what is served."""
-    told = {
+    """Return statistics of every table, and the model."""
+    content = {
         "tables": shard.stats(),
         "model": shard.model.to_plain(),
     }
-    return Message(kind=Kind.OK, arrays=[json_array(told)])
+    return Message(kind=Kind.OK, arrays=[json_array(content)])
 
 
 def load(shard: Shard, message: Message) -> None:
     """Load this server's shards of tables from files."""
     with field_errors():
-        wanted = message.json()
-        tables = [StoredTable.from_plain(table) for table in wanted["tables"]]
-        exactly = bool(wanted["exactly"])
+        request = message.json()
+        tables = [StoredTable.from_plain(table) for table in request["tables"]]
+        exactly = bool(request["exactly"])
     for stored in tables:
         _require_table(shard, stored.name)
         shard.load_table(stored, exactly=exactly)
@@ -57,20 +57,22 @@ def clear(shard: Shard, _: Message) -> None:
 
 
 def set_dense(shard: Shard, message: Message) -> None:
-    """Replace weights and optimizer state of the dense part."""
+    """Replace the weights and optimizer state of the dense part."""
     state: dict[str, torch.Tensor] = {}
     with field_errors():
-        for place, key in enumerate(message.json()):
-            state[str(key)] = torch.from_numpy(message.array(place + 1, np.float32).copy())
+        for index, key in enumerate(message.json(), start=1):
+            state[str(key)] = torch.from_numpy(message.array(index, np.float32).copy())
     size = len(shard.dense)
     if WEIGHTS not in state or len(state[WEIGHTS]) != size:
-        raise WireError(f"expected {size} weights of the dense part")
+        raise WireError(f"expected {size} dense weights")
     segments = shard.model.dense_segments(shard.table_shard)
     sizes = {str(index): last - first for index, first, last in segments}
     for key in state.keys() - {WEIGHTS, NUM_STEPS}:
-        index, _, slot = key.partition("/")
-        if not slot or (index in sizes and len(state[key]) not in (1, sizes[index])):
-            raise WireError(f"expected <optimizer>/<slot> with one number or all, got {key}")
+        optimizer, _, slot = key.partition("/")
+        if not slot or (optimizer in sizes and len(state[key]) not in (1, sizes[optimizer])):
+            raise WireError(
+                f"expected <optimizer>/<slot> with one value, or one per weight, got {key}"
+            )
         if slot == "step":
             state[key] = state[key][:1].reshape(())
     shard.dense.load(state)

@@ -1,4 +1,4 @@
-"""The folder of a server: snapshots of what it holds, and the journal behind them."""
+"""The folder of a server: snapshots, and the journal of requests since the newest one."""
 
 import contextlib
 import errno
@@ -28,14 +28,14 @@ logger = logging.getLogger(__name__)
 
 STATE_FILE = "state.json"
 CHECKSUMS_FILE = "sums.json"
-DISK_RETRY_S = 1.0  # between two looks whether a full disk has room
+DISK_RETRY_S = 1.0  # between two attempts on a full disk
 _PREFIX = "snapshot-"
 
 
 class DurableState:
-    """Everything by which a server that was killed goes on exactly where it was.
+    """Snapshot plus journal from which a killed server recovers.
 
-    A snapshot with number k holds all that the files of the journal below k say.
+    Snapshot k covers the journal segments below k.
     """
 
     def __init__(self, directory: Path, *, durability: Durability) -> None:
@@ -43,7 +43,7 @@ class DurableState:
         self._durability: Durability = durability
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(directory)
-        for path in directory.glob(f".{_PREFIX}*"):  # what a death in the middle of save left
+        for path in directory.glob(f".{_PREFIX}*"):  # left by a crash while saving
             shutil.rmtree(path)
         self._writer: JournalWriter | None = None
         self._snapshot_bytes = _size_of(self.newest_snapshot())
@@ -54,7 +54,7 @@ class DurableState:
         return found[-1] if found else None
 
     def read_state(self) -> dict[str, Any]:
-        """Return what the newest snapshot says beside tables and tensors, which must be sound."""
+        """Return the JSON state of the newest snapshot; raises CheckpointError if it is damaged."""
         newest = self.newest_snapshot()
         assert newest is not None
         _check_checksums(newest)
@@ -62,7 +62,7 @@ class DurableState:
         return state
 
     def records(self) -> Iterator[bytes]:
-        """Yield what was journalled since the newest snapshot, and make ready for more."""
+        """Yield the records since the newest snapshot, then open a new segment."""
         newest = self.newest_snapshot()
         numbers = segment_numbers(self._directory)
         first = _number(newest) if newest is not None else (numbers[0] if numbers else 1)
@@ -72,20 +72,20 @@ class DurableState:
 
     @property
     def num_bytes(self) -> int:
-        """Return how long the journal has become since the newest snapshot, roughly."""
+        """Return the length of the current segment."""
         return self._journal.num_bytes
 
     @property
     def snapshot_bytes(self) -> int:
-        """Return how large the newest snapshot is."""
+        """Return the size of the newest snapshot."""
         return self._snapshot_bytes
 
     def append(self, record: bytes) -> None:
-        """Write down a record before it is acted upon."""
+        """Append a record to the journal; call this before its effect."""
         self._journal.append(record)
 
     def save_snapshot(self, write: Callable[[Path], None], state: dict[str, Any]) -> None:
-        """Publish a snapshot of all up to now, and forget the journal before it."""
+        """Publish a snapshot of the current state and delete the older journal."""
         number = self._journal.number + 1
         self._open_segment(number)
 
@@ -101,7 +101,7 @@ class DurableState:
         self._delete_older(number)
 
     def close(self) -> None:
-        """Close the journal and let others have the folder."""
+        """Close the journal and unlock the folder."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -113,7 +113,7 @@ class DurableState:
         return self._writer
 
     def _open_segment_when_disk_has_space(self, number: int) -> None:
-        """Wait for the end of a full disk: to end would not make room, but use up restarts."""
+        """Retry while the disk is full: exiting would only use up restarts."""
         while True:
             try:
                 self._open_segment(number)
@@ -143,9 +143,9 @@ class DurableState:
 
 @contextlib.contextmanager
 def exit_on_partial_update() -> Iterator[None]:
-    """Let what follows happen as a whole, or never: a server that is half changed must not live.
+    """Exit the process if the block fails, so that a partial update is never served.
 
-    What it was to do is in the journal; its successor does it from the beginning.
+    The request is in the journal: the restarted server applies it to the state before it.
     """
     is_done = False
     try:
@@ -153,7 +153,7 @@ def exit_on_partial_update() -> Iterator[None]:
         is_done = True
     finally:
         if not is_done:
-            logger.exception("a step failed in the middle; the server ends and recovers")
+            logger.exception("an update failed; the server exits, to recover from its journal")
             os._exit(70)
 
 
@@ -168,7 +168,7 @@ def _number(snapshot: Path) -> int:
 
 
 def _checksums(snapshot: Path) -> dict[str, int]:
-    """Return the CRC of every file but those of tables, which have checksums of their own."""
+    """Return the CRC-32 of every file except tables, which contain checksums."""
     files = [path for path in snapshot.iterdir() if path.is_file() and path.name != CHECKSUMS_FILE]
     return {path.name: zlib.crc32(path.read_bytes()) for path in sorted(files)}
 
@@ -192,6 +192,6 @@ def _lock(directory: Path) -> int:
     except OSError as error:
         os.close(descriptor)
         raise UnavailableError(
-            f"{directory}: another server uses this folder; give each a folder of its own"
+            f"{directory}: another server uses this folder; give every server its own"
         ) from error
     return descriptor

@@ -1,8 +1,8 @@
-"""Metrics of a server for Prometheus: what it holds, and what goes through its door."""
+"""HTTP page with a server's metrics, in the text format of Prometheus."""
 
 import http.server
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -11,8 +11,16 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Metrics = Mapping[str, float | Mapping[str, float]]  # of the server, or by table
 
 
+def table_metrics(stats: Mapping[str, Mapping[str, int]], keys: Sequence[str]) -> Metrics:
+    """Return ``table_<key>`` by table, from the statistics of all tables."""
+    return {
+        f"table_{key}": {table: float(values[key]) for table, values in stats.items()}
+        for key in keys
+    }
+
+
 def to_text(metrics: Metrics) -> str:
-    """Write metrics as Prometheus reads them."""
+    """Format metrics for Prometheus."""
     lines: list[str] = []
     for name, value in metrics.items():
         lines.append(f"# TYPE fleetrec_{name} {'counter' if name.endswith('_total') else 'gauge'}")
@@ -24,7 +32,7 @@ def to_text(metrics: Metrics) -> str:
 
 
 class MetricsPage:
-    """Answers ``/metrics`` on the loopback interface until it is left."""
+    """Serves ``/metrics`` on the loopback interface inside a ``with`` block."""
 
     def __init__(self, port: int, metrics: Callable[[], Metrics]) -> None:
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(metrics))
@@ -34,7 +42,7 @@ class MetricsPage:
 
     @property
     def port(self) -> int:
-        """Return where it listens."""
+        """Return the port; with port 0, the one that the system chose."""
         return self._server.server_port
 
     def __enter__(self) -> Self:
@@ -53,11 +61,11 @@ class MetricsPage:
 
 def _handler(metrics: Callable[[], Metrics]) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
-        """Knows one page."""
+        """Answers GET /metrics."""
 
         def do_GET(self) -> None:
             if self.path != "/metrics":
-                self.send_error(404, "the metrics are under /metrics")
+                self.send_error(404, "metrics are under /metrics")
                 return
             content = to_text(metrics()).encode()
             self.send_response(200)
@@ -67,6 +75,6 @@ def _handler(metrics: Callable[[], Metrics]) -> type[http.server.BaseHTTPRequest
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing: it is asked every few seconds."""
+            """Do not log requests: Prometheus sends one every few seconds."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""One server process, from its folder to its door."""
+"""Runs a parameter server: recovery, endpoint, metrics page and status file."""
 
 import contextlib
 import dataclasses
@@ -22,31 +22,31 @@ from fleetrec.server.status_writer import StatusWriter
 logger = logging.getLogger(__name__)
 
 
-SNAPSHOT_BYTES = 1 << 28  # of journal, after which a snapshot replaces it
-POLL_S = 0.2  # between two looks whether all workers have finished
+SNAPSHOT_BYTES = 1 << 28  # of journal, above which a snapshot replaces it
+POLL_S = 0.2  # between two checks whether to stop
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Which server of a run this is, where it listens and where it keeps what it holds."""
+    """Which server of a run this is, its address, and where it keeps its state."""
 
     index: int
     num_servers: int
     num_workers: int
     endpoint: str
     directory: Path
-    initial: str | None = None  # a checkpoint with whose rows a new server begins
-    status: Path | None = None  # where to tell how it goes
+    initial: str | None = None  # checkpoint with the initial rows
+    status: Path | None = None  # status file for the supervisor
     durability: Durability = "process"
     snapshot_bytes: int = SNAPSHOT_BYTES
     metrics_port: int | None = None
     security: Security = dataclasses.field(default_factory=Security)
 
 
-@flushed_denormals()  # as early as steps are replayed; threads follow the one that made them
+@flushed_denormals()  # before the replay; threads inherit the mode
 def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
-    """Recover what the folder holds, and serve until told to stop, or all workers have finished."""
-    keep_freed_memory()  # messages are large and alike
+    """Recover the state, then serve until stopped or until all workers have finished."""
+    keep_freed_memory()  # messages are large and of similar size
     durable = DurableState(options.directory, durability=options.durability)
     try:
         service = Service(
@@ -89,7 +89,7 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
 def metrics_page(
     port: int | None, metrics: Callable[[], Metrics], endpoint: Endpoint
 ) -> contextlib.AbstractContextManager[object]:
-    """Return the page of metrics of a server, if there is a port for it."""
+    """Return the metrics page of a server, if it has a port."""
     if port is None:
         return contextlib.nullcontext()
     return MetricsPage(port, lambda: {**metrics(), **endpoint.traffic.metrics()})

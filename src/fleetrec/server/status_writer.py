@@ -1,4 +1,4 @@
-"""A server tells those who watch it how it goes."""
+"""Status file of a server, read by its supervisor."""
 
 import logging
 from collections.abc import Callable
@@ -12,7 +12,7 @@ INTERVAL_S = 1.0
 
 
 class StatusWriter:
-    """Writes a status now and then: calls per second, and pushes that wait for their step."""
+    """Writes calls per second and the number of pending pushes, once per interval."""
 
     def __init__(
         self,
@@ -24,20 +24,20 @@ class StatusWriter:
     ) -> None:
         self._path = path
         self._num_calls = num_calls
-        self._num_held = num_pending
+        self._num_pending = num_pending
         self._clock = clock
-        self._time = clock()
-        self._counted = 0
+        self._last_time = clock()
+        self._last_calls = 0
 
     def write_if_due(self) -> None:
-        """Write a status, if one is due."""
-        now, counted = self._clock(), self._num_calls()
-        seconds = now - self._time
+        """Write a status if the interval has passed."""
+        now, num_calls = self._clock(), self._num_calls()
+        seconds = now - self._last_time
         if seconds < INTERVAL_S:
             return
-        per_s = (counted - self._counted) / seconds
+        per_s = (num_calls - self._last_calls) / seconds
         try:
-            write_status(self._path, Status(per_s=per_s, queue=self._num_held()))
-        except OSError as error:  # a server does not end because nobody can watch it
+            write_status(self._path, Status(per_s=per_s, queue=self._num_pending()))
+        except OSError as error:  # training must not fail because of a status file
             logger.warning("%s: cannot be written: %s", self._path, error)
-        self._time, self._counted = now, counted
+        self._last_time, self._last_calls = now, num_calls

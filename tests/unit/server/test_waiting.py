@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from fleetrec.server import client
+from fleetrec.server import client as client_module
 from unit.server.serving import MODEL, connected, make_step, serving
 
 DEADLINE_S = 60
@@ -14,7 +14,7 @@ SYNC = MODEL.model_copy(update={"mode": "sync"})
 
 
 def test_a_worker_that_waits_says_for_whom(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(client, "_WARN_AFTER_S", 0.0)
+    monkeypatch.setattr(client_module, "_WARN_AFTER_S", 0.0)
     with (
         serving(tmp_path, num_workers=3) as endpoints,
         connected(endpoints, model=SYNC, num_workers=3) as first,
