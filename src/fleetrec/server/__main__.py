@@ -45,8 +45,8 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fleetrec.server",
-        description="Run one parameter server. Restarted with the same folder, it continues where it "
-        "stopped. Workers must send the token in FLEETREC_TOKEN, if it is set.",
+        description="Run one parameter server. Restarted with the same folder, it continues where "
+        "it stopped. Workers must send the token in FLEETREC_TOKEN, if it is set.",
     )
     parser.add_argument("--index", type=int, required=True, help="index of this server, from 0")
     parser.add_argument("--num-servers", type=int, required=True)

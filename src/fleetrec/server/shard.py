@@ -40,7 +40,8 @@ class Shard:
     def read(self, ids: Sequence[Array], *, as_new: bool) -> list[Array]:
         """Return rows_ND and is_there_N of every table, in the order of tables.
 
-        ``as_new`` returns the initial row of an unknown id instead of zeros; nothing is created.
+        With ``as_new``, an id that gets a row at once is returned as it will be created; other
+        missing rows are zeros. Nothing is created.
         """
         answer: list[Array] = []
         for store, ids_N in zip(self.stores.values(), ids, strict=True):

@@ -1,10 +1,10 @@
-"""What a server tells those who watch it."""
+"""The status file of a server."""
 
 from fleetrec.core.status import Status, read_status
 from fleetrec.server.status_writer import StatusWriter
 
 
-def test_calls_are_counted_between_two_statuses(tmp_path):
+def test_calls_per_second_are_counted_between_two_statuses(tmp_path):
     now, calls = iter([0.0, 0.5, 2.0, 4.0]), iter([3, 10, 30])
     path = tmp_path / "status"
     status = StatusWriter(
