@@ -92,7 +92,9 @@ def measure_journal(
     with (
         tempfile.TemporaryDirectory(prefix="fleetrec-bench-") as folder,
         asked(DurableState(Path(folder) / "kept", durability="process"), model, requests) as kept,
-        asked(Discarding(Path(folder) / "none", durability="process"), model, requests) as forgotten,
+        asked(
+            Discarding(Path(folder) / "none", durability="process"), model, requests
+        ) as forgotten,
     ):
         servers = {"journal": kept, "none": forgotten}
         warm_pages(Path(folder))
