@@ -175,7 +175,7 @@ class Service:
         state = self._state
         shard = state.require_shard()
         with state.changed:
-            if state.workers.has_pending():
+            if state.workers.num_pending() > 0:
                 raise WireError("a step is pending; tables can be replaced between passes only")
             state.cut.drop()
             admin.WRITES[message.kind](shard, message)

@@ -97,7 +97,7 @@ class ServiceState:
 
     def save_snapshot_if_due(self) -> None:
         """Replace a long journal by a snapshot, between steps and with no cut being written."""
-        if self.is_replaying or self.workers.has_pending() or self.cut.is_live:
+        if self.is_replaying or self.workers.num_pending() > 0 or self.cut.is_live:
             return
         # The journal may grow to the size of the snapshot that would replace it. So snapshots are
         # at most half of all writing, whatever the size of the tables.

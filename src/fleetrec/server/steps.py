@@ -137,7 +137,7 @@ class Steps:
         """Apply the step if no worker is missing; ``number`` is the pass that a worker ends."""
         state = self._state
         ends_pass = not state.workers.in_pass()
-        if state.workers.missing() or not (ends_pass or state.workers.has_pending()):
+        if state.workers.missing() or not (ends_pass or state.workers.num_pending() > 0):
             return
         record = Message(kind=Kind.APPLY, sequence=number + 1 if ends_pass else 0)
         fault_point("step")

@@ -84,10 +84,6 @@ class Workers:
         """Return the workers that still have data in this pass."""
         return [i for i, worker in enumerate(self._workers) if not worker.has_ended_pass]
 
-    def has_pending(self) -> bool:
-        """Return whether any push is pending."""
-        return self.num_pending() > 0
-
     def num_pending(self) -> int:
         """Return the number of pending pushes."""
         return sum(worker.pending is not None for worker in self._workers)
@@ -114,7 +110,7 @@ class Workers:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state for a snapshot; no push may be pending."""
-        assert not self.has_pending()
+        assert self.num_pending() == 0
         return {
             "passes": self.num_passes,
             "workers": [
