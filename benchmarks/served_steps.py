@@ -19,13 +19,13 @@ from fleetrec.models.base import Model
 from fleetrec.parallel.flat import FlatParameters
 from fleetrec.parallel.optimizer_plan import OptimizerPlan
 from fleetrec.server.client import ClientOptions, ServerClient
+from fleetrec.server.durable_state import DurableState
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.push import Push, RowPush
-from fleetrec.server.recovery import Memory
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
 from fleetrec.server.spec import ServedModel, build_stores
-from fleetrec.server.wire import Kind, Message, as_bytes
+from fleetrec.server.wire import Kind, Message, json_array
 
 TARGET = 0.8
 NUM_BATCHES = 4
@@ -33,7 +33,7 @@ STEPS_PER_ROUND = 12
 WARM_BYTES = 1 << 29
 
 
-class Forgetful(Memory):
+class Discarding(DurableState):
     """A folder that nothing is written to."""
 
     def append(self, record: bytes) -> None:
@@ -53,7 +53,7 @@ class Asked:
         self._sequence += 1
         place = self._sequence % (len(self._requests) // 2)
         for request in self._requests[2 * place : 2 * place + 2]:
-            self._client.ask(
+            self._client.call(
                 Message(
                     kind=request.kind,
                     incarnation=1,
@@ -64,17 +64,19 @@ class Asked:
 
 
 @contextlib.contextmanager
-def asked(memory: Memory, model: ServedModel, requests: Sequence[Message]) -> Iterator[Asked]:
+def asked(
+    durable: DurableState, model: ServedModel, requests: Sequence[Message]
+) -> Iterator[Asked]:
     """Serve a model, and introduce a worker to the server."""
-    service = Service(memory, ServiceOptions(portion=WHOLE_TABLE, num_workers=1))
+    service = Service(durable, ServiceOptions(shard=WHOLE_TABLE, num_workers=1))
     with (
-        contextlib.closing(memory),
+        contextlib.closing(durable),
         Endpoint(service, "127.0.0.1:0", security=Security(), num_workers=1) as endpoint,
         contextlib.closing(ServerClient(f"127.0.0.1:{endpoint.port}", ClientOptions())) as client,
     ):
         dense_P = np.zeros(model.num_dense, np.float32)
-        client.ask(Message(kind=Kind.SETUP, arrays=[as_bytes(model.to_plain()), dense_P]))
-        client.ask(Message(kind=Kind.HELLO, incarnation=1))
+        client.call(Message(kind=Kind.SETUP, arrays=[json_array(model.to_plain()), dense_P]))
+        client.call(Message(kind=Kind.HELLO, incarnation=1))
         yield Asked(client, requests)
 
 
@@ -89,8 +91,10 @@ def measure_journal(
     cpu: dict[str, list[float]] = {"journal": [], "none": []}
     with (
         tempfile.TemporaryDirectory(prefix="fleetrec-bench-") as folder,
-        asked(Memory(Path(folder) / "kept", durability="process"), model, requests) as kept,
-        asked(Forgetful(Path(folder) / "none", durability="process"), model, requests) as forgotten,
+        asked(DurableState(Path(folder) / "kept", durability="process"), model, requests) as kept,
+        asked(
+            Discarding(Path(folder) / "none", durability="process"), model, requests
+        ) as forgotten,
     ):
         servers = {"journal": kept, "none": forgotten}
         warm_pages(Path(folder))

@@ -86,10 +86,10 @@ def test_nothing_can_be_changed_and_strangers_get_nothing(checkpoint):
         client = ServerClient(endpoint, ClientOptions(token=TOKEN, give_up_s=30))
         with contextlib.closing(client):
             for kind in (Kind.CLEAR, Kind.PUSH, Kind.SETUP, Kind.LOAD, Kind.SAVE, Kind.GATHER):
-                with pytest.raises(ServerError, match=f"{kind.name}: this server only lets rows"):
-                    client.ask(Message(kind=kind))
-            with pytest.raises(ServerError, match="this server only lets rows be read"):
-                client.ask(Message(kind=Kind.PULL, sequence=1))
+                with pytest.raises(ServerError, match=f"{kind.name}: this server is read-only"):
+                    client.call(Message(kind=kind))
+            with pytest.raises(ServerError, match="this server is read-only"):
+                client.call(Message(kind=Kind.PULL, sequence=1))
         with TableReader(endpoint, token=TOKEN) as reader:
             with pytest.raises(ConfigError, match="no table is called 'other'; the server has"):
                 reader.read("other", [1])

@@ -9,13 +9,13 @@ from fleetrec.cli.logs import console_logging
 from fleetrec.cli.signals import StopRequest
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.server.endpoint import Endpoint, Security, check_address
-from fleetrec.server.reading import read_checkpoint
-from fleetrec.server.serve import figures_page
+from fleetrec.server.read_only import read_checkpoint
+from fleetrec.server.serve import metrics_page
 
 logger = logging.getLogger(__name__)
 
 NUM_READERS = 4  # that are answered at a time, beside some threads
-LOOK_S = 0.2  # between two looks whether to stop
+POLL_S = 0.2  # between two looks whether to stop
 
 
 def serve_table(
@@ -31,13 +31,13 @@ def serve_table(
     folder = open_folder(checkpoint, kind="checkpoint")
     service = read_checkpoint(folder, _choose(checkpoint, table_parts(folder), phase))
     door = Endpoint(service, endpoint, security=security, num_workers=NUM_READERS)
-    page = figures_page(metrics_port, service.figures, door)
+    page = metrics_page(metrics_port, service.metrics, door)
     never = threading.Event()
     with console_logging(), StopRequest() as stop, door, page:
         host = endpoint.rpartition(":")[0]
         logger.info("the tables of %s are served on %s:%d", checkpoint, host, door.port)
         while not stop.is_requested():
-            never.wait(LOOK_S)
+            never.wait(POLL_S)
 
 
 def _choose(checkpoint: str, phases: list[str], wanted: str | None) -> str:

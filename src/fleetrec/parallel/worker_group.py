@@ -108,7 +108,7 @@ class WorkerGroup:
     def all_gather(self, content: bytes, *, key: str, pass_index: int | None) -> list[bytes]:
         """Return the contents of all workers, in rank order; the first server keeps them."""
         number = 0 if pass_index is None else pass_index + 1
-        return self._connected.client.gather(key, content, number=number)
+        return self._connected.client.all_gather(content, key=key, number=number)
 
     def broadcast(self, content: bytes, *, key: str, pass_index: int | None) -> bytes:
         """Return the content of the chief."""

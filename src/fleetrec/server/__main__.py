@@ -1,4 +1,4 @@
-"""``python -m fleetrec.server``: one parameter server, as a launcher starts it."""
+"""``python -m fleetrec.server``: run one parameter server."""
 
 import argparse
 import logging
@@ -45,28 +45,30 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fleetrec.server",
-        description="One parameter server. Started again with the same folder, it goes on exactly "
-        "where it was. The token that workers must show comes from FLEETREC_TOKEN.",
+        description="Run one parameter server. Restarted with the same folder, it continues where "
+        "it stopped. Workers must send the token in FLEETREC_TOKEN, if it is set.",
     )
-    parser.add_argument("--index", type=int, required=True, help="number of this server, from 0")
+    parser.add_argument("--index", type=int, required=True, help="index of this server, from 0")
     parser.add_argument("--num-servers", type=int, required=True)
     parser.add_argument("--num-workers", type=int, required=True)
     parser.add_argument("--endpoint", required=True, help="host:port to listen on")
-    parser.add_argument("--directory", type=Path, required=True, help="what the server keeps")
+    parser.add_argument(
+        "--directory", type=Path, required=True, help="state of the server: journal and snapshots"
+    )
     parser.add_argument(
         "--durability",
         choices=["process", "disk"],
         default="process",
-        help="what an answered request survives: the death of the process, or of the machine",
+        help="what an acknowledged request survives: a crash of the process, or of the machine",
     )
     parser.add_argument(
         "--snapshot-bytes",
         type=int,
         default=SNAPSHOT_BYTES,
-        help="length of the journal after which a snapshot replaces it",
+        help="journal size above which a snapshot replaces it",
     )
     parser.add_argument(
-        "--metrics-port", type=int, help="serve figures for Prometheus on this port of 127.0.0.1"
+        "--metrics-port", type=int, help="serve Prometheus metrics on this port of 127.0.0.1"
     )
     parser.add_argument("--tls-certificate", type=Path, help="serve with TLS (PEM)")
     parser.add_argument("--tls-key", type=Path, help="key of the certificate (PEM)")

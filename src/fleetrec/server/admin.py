@@ -1,4 +1,4 @@
-"""Admin requests about all that a server holds: load, dump, stats, clear."""
+"""Admin requests: load, dump, stats, clear, dense state."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -11,43 +11,43 @@ from pydantic import ValidationError
 from fleetrec.embedding.record import StoredTable
 from fleetrec.server.dense import NUM_STEPS, WEIGHTS
 from fleetrec.server.shard import Shard
-from fleetrec.server.wire import Array, Kind, Message, WireError, as_bytes
+from fleetrec.server.wire import Array, Kind, Message, WireError, json_array
 
 
 def dense(shard: Shard, _: Message) -> Message:
-    """Return weights and optimizer state of the dense part."""
+    """Return the weights and optimizer state of the dense part."""
     return Message(kind=Kind.OK, arrays=dense_arrays(shard.dense.state()))
 
 
 def dense_arrays(state: Mapping[str, torch.Tensor]) -> list[Array]:
     """Return the keys of a dense state, then its values."""
     arrays = [np.atleast_1d(value.numpy()).astype(np.float32) for value in state.values()]
-    return [as_bytes([*state]), *arrays]
+    return [json_array([*state]), *arrays]
 
 
 def dump(shard: Shard, message: Message) -> Message:
-    """Return ids and rows of a table."""
-    taken = shard.stores[_known(shard, message.text())].table.snapshot()
-    return Message(kind=Kind.OK, arrays=[taken["ids"], taken["rows"]])
+    """Return the ids and rows of a table."""
+    snapshot = shard.stores[_require_table(shard, message.text())].table.snapshot()
+    return Message(kind=Kind.OK, arrays=[snapshot["ids"], snapshot["rows"]])
 
 
 def stats(shard: Shard, _: Message) -> Message:
-    """Return statistics of every table, and what is served."""
-    told = {
+    """Return statistics of every table, and the model."""
+    content = {
         "tables": shard.stats(),
         "model": shard.model.to_plain(),
     }
-    return Message(kind=Kind.OK, arrays=[as_bytes(told)])
+    return Message(kind=Kind.OK, arrays=[json_array(content)])
 
 
 def load(shard: Shard, message: Message) -> None:
     """Load this server's shards of tables from files."""
-    with wrong_fields():
-        wanted = message.plain()
-        tables = [StoredTable.from_plain(table) for table in wanted["tables"]]
-        exactly = bool(wanted["exactly"])
+    with field_errors():
+        request = message.json()
+        tables = [StoredTable.from_plain(table) for table in request["tables"]]
+        exactly = bool(request["exactly"])
     for stored in tables:
-        _known(shard, stored.name)
+        _require_table(shard, stored.name)
         shard.load_table(stored, exactly=exactly)
 
 
@@ -57,20 +57,22 @@ def clear(shard: Shard, _: Message) -> None:
 
 
 def set_dense(shard: Shard, message: Message) -> None:
-    """Replace weights and optimizer state of the dense part."""
+    """Replace the weights and optimizer state of the dense part."""
     state: dict[str, torch.Tensor] = {}
-    with wrong_fields():
-        for place, key in enumerate(message.plain()):
-            state[str(key)] = torch.from_numpy(message.array(place + 1, np.float32).copy())
+    with field_errors():
+        for index, key in enumerate(message.json(), start=1):
+            state[str(key)] = torch.from_numpy(message.array(index, np.float32).copy())
     size = len(shard.dense)
     if WEIGHTS not in state or len(state[WEIGHTS]) != size:
-        raise WireError(f"expected {size} weights of the dense part")
-    segments = shard.model.dense_segments(shard.portion)
+        raise WireError(f"expected {size} dense weights")
+    segments = shard.model.dense_segments(shard.table_shard)
     sizes = {str(index): last - first for index, first, last in segments}
     for key in state.keys() - {WEIGHTS, NUM_STEPS}:
-        index, _, slot = key.partition("/")
-        if not slot or (index in sizes and len(state[key]) not in (1, sizes[index])):
-            raise WireError(f"expected <optimizer>/<slot> with one number or all, got {key}")
+        optimizer, _, slot = key.partition("/")
+        if not slot or (optimizer in sizes and len(state[key]) not in (1, sizes[optimizer])):
+            raise WireError(
+                f"expected <optimizer>/<slot> with one value, or one per weight, got {key}"
+            )
         if slot == "step":
             state[key] = state[key][:1].reshape(())
     shard.dense.load(state)
@@ -85,7 +87,7 @@ WRITES: Mapping[Kind, Callable[[Shard, Message], None]] = MappingProxyType(
 
 
 @contextlib.contextmanager
-def wrong_fields() -> Iterator[None]:
+def field_errors() -> Iterator[None]:
     """Turn a missing or wrong field into a WireError."""
     try:
         yield
@@ -93,7 +95,7 @@ def wrong_fields() -> Iterator[None]:
         raise WireError(f"a field is missing or wrong: {error}") from error
 
 
-def _known(shard: Shard, name: str) -> str:
+def _require_table(shard: Shard, name: str) -> str:
     if name not in shard.stores:
         raise WireError(f"no table is called {name!r}")
     return name

@@ -1,4 +1,4 @@
-"""How a worker talks to its servers: the same request to all, asked again until it is answered."""
+"""gRPC clients of parameter servers, with retries."""
 
 import dataclasses
 import logging
@@ -12,17 +12,17 @@ import grpc
 from fleetrec.core.errors import CheckpointError, FleetRecError, MismatchError, UnavailableError
 from fleetrec.core.fault_points import fault_point
 from fleetrec.server.endpoint import ERROR_KEY, METHOD, SERVICE, TOKEN_KEY
-from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, cut, decode, encode
+from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, decode, encode, split_chunks
 
 logger = logging.getLogger(__name__)
 
-_PASSING = (
+_RETRYABLE = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
 )
-_PAUSE_S = 0.1
-_SAY_AFTER_S = 10.0
+_RETRY_S = 0.1
+_WARN_AFTER_S = 10.0
 
 
 class ServerError(FleetRecError):
@@ -31,32 +31,32 @@ class ServerError(FleetRecError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """How patient a worker is, and what it shows to be let in."""
+    """Timeouts and credentials of a client."""
 
     token: str | None = None
-    authority: Path | None = None  # certificates to believe, if servers use TLS
+    authority: Path | None = None  # root certificates (PEM), if servers use TLS
     deadline_s: float = 180.0  # of one attempt
-    give_up_s: float = 600.0  # without an answer
-    num_threads: int = 5  # servers that are asked at a time
-    should_stop: Callable[[], bool] = lambda: False  # asked while others are waited for
+    give_up_s: float = 600.0  # without any answer
+    num_threads: int = 5  # concurrent calls to servers
+    should_stop: Callable[[], bool] = lambda: False  # polled while waiting
 
 
 class ServerClient:
-    """One server. Every request may be repeated: what was done already is not done again."""
+    """Client of one server. Requests are idempotent, so a failed call is simply repeated."""
 
     def __init__(self, endpoint: str, options: ClientOptions) -> None:
         self.endpoint = endpoint
         self._options = options
         self._channel = _open_channel(endpoint, options)
-        self._call: Callable[..., grpc.CallIterator] = self._channel.stream_stream(
+        self._method: Callable[..., grpc.CallIterator] = self._channel.stream_stream(
             f"/{SERVICE}/{METHOD}"
         )
         self._metadata = [(TOKEN_KEY, f"Bearer {options.token or ''}")]
 
-    def ask(self, message: Message) -> Message:
-        """Return the answer, however often it takes to get one."""
+    def call(self, message: Message) -> Message:
+        """Send a request and return the answer; retries while the server is unreachable."""
         content = encode(message)
-        begin = told = time.monotonic()
+        begin = warned = time.monotonic()
         while True:
             answer = self._try(content)
             now = time.monotonic()
@@ -64,42 +64,42 @@ class ServerClient:
                 fault_point("answered")
                 return answer
             if isinstance(answer, Message):
-                begin = now  # it lives
-                told = self._tell_of_workers(answer, told, now)
+                begin = now  # the server is alive
+                warned = self._warn_of_missing(answer, warned, now)
                 self._check_stop()
                 continue
             if now - begin > self._options.give_up_s:
                 raise UnavailableError(
                     f"server {self.endpoint}: no answer for {now - begin:.0f} s: {answer}; "
-                    "look into its log"
+                    "see its log"
                 )
-            if now - told > _SAY_AFTER_S:
-                told = now
-                logger.warning("server %s does not answer: %s; trying again", self.endpoint, answer)
+            if now - warned > _WARN_AFTER_S:
+                warned = now
+                logger.warning("server %s does not answer: %s; retrying", self.endpoint, answer)
             self._check_stop()
-            time.sleep(_PAUSE_S)
+            time.sleep(_RETRY_S)
 
     def close(self) -> None:
         """Hang up."""
         self._channel.close()
 
     def _try(self, content: bytes) -> Message | str:
-        """Return an answer, or why there was none this time."""
+        """Return the answer, or the error of a call that may be repeated."""
         try:
-            chunks = self._call(
-                cut(content),
+            chunks = self._method(
+                split_chunks(content),
                 timeout=self._options.deadline_s,
                 metadata=self._metadata,
                 wait_for_ready=True,
             )
             return decode(b"".join(chunks))
         except grpc.RpcError as error:
-            if error.code() in _PASSING:
+            if error.code() in _RETRYABLE:
                 return f"{error.code().name}: {error.details()}"
             raise self._refusal(error) from error
 
     def _check_stop(self) -> None:
-        """Do not wait for a worker that was told to stop, as this one was."""
+        """Stop waiting if this process was asked to stop: its peers were, too."""
         if self._options.should_stop():
             raise KeyboardInterrupt
 
@@ -110,42 +110,42 @@ class ServerClient:
             return kinds[str(named)](error.details())
         return ServerError(f"server {self.endpoint}: {error.code().name}: {error.details()}")
 
-    def _tell_of_workers(self, answer: Message, told: float, now: float) -> float:
-        if now - told < _SAY_AFTER_S:
-            return told
-        waited_for = ", ".join(str(worker) for worker in answer.arrays[0])
-        logger.warning("server %s waits for worker %s", self.endpoint, waited_for)
+    def _warn_of_missing(self, answer: Message, warned: float, now: float) -> float:
+        if now - warned < _WARN_AFTER_S:
+            return warned
+        missing = ", ".join(str(worker) for worker in answer.arrays[0])
+        logger.warning("server %s waits for worker %s", self.endpoint, missing)
         return now
 
 
 class ServerGroup:
-    """All servers of a run, asked at the same time."""
+    """Clients of all servers of a run; calls them concurrently."""
 
     def __init__(self, endpoints: Sequence[str], options: ClientOptions) -> None:
         self._clients = [ServerClient(endpoint, options) for endpoint in endpoints]
         num_threads = min(options.num_threads, len(endpoints))
-        self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="ask")
+        self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="call")
 
     def __len__(self) -> int:
         return len(self._clients)
 
-    def ask_each(self, messages: Sequence[Message]) -> list[Message]:
-        """Send message i to server i; returns the answers when all are there."""
+    def call_each(self, messages: Sequence[Message]) -> list[Message]:
+        """Send message i to server i; returns when all have answered."""
         if len(self._clients) == 1:
-            return [self._clients[0].ask(messages[0])]
+            return [self._clients[0].call(messages[0])]
         waiting = [
-            self._threads.submit(client.ask, message)
+            self._threads.submit(client.call, message)
             for client, message in zip(self._clients, messages, strict=True)
         ]
         return [future.result() for future in waiting]
 
-    def ask_all(self, message: Message) -> list[Message]:
-        """Send the same message to all."""
-        return self.ask_each([message] * len(self._clients))
+    def call_all(self, message: Message) -> list[Message]:
+        """Send the same message to all servers."""
+        return self.call_each([message] * len(self._clients))
 
-    def ask_first(self, message: Message) -> Message:
-        """Ask server 0, where workers meet."""
-        return self._clients[0].ask(message)
+    def call_first(self, message: Message) -> Message:
+        """Call server 0, which keeps the all-gathers."""
+        return self._clients[0].call(message)
 
     def close(self) -> None:
         """Hang up."""

@@ -1,4 +1,4 @@
-"""Saving what a server holds while it serves: cut, write, commit."""
+"""Saving while steps go on: cut, write, commit."""
 
 import contextlib
 import re
@@ -19,7 +19,7 @@ from fleetrec.embedding.record import ShardRecord
 from fleetrec.embedding.sharding import NUM_BUCKETS
 from fleetrec.server.admin import dense_arrays
 from fleetrec.server.shard import Shard, ShardCut
-from fleetrec.server.wire import Array, Kind, Message, WireError, as_bytes
+from fleetrec.server.wire import Array, Kind, Message, WireError, json_array
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
@@ -27,21 +27,21 @@ Request = TypeVar("Request", bound=Options)
 
 
 class CutRequest(Options):
-    """The body of CUT: versions that the tables must have at least, the same on all servers."""
+    """The body of CUT: minimal table versions, so that all servers use the same one."""
 
     token: str
     least: Mapping[str, int] = Field(default_factory=dict)
 
 
 class SaveTable(Options):
-    """How a table is written: files of every server, and the snapshot that a delta builds on."""
+    """How a table is written: files per server, and the parent snapshot of a delta."""
 
     shards_each: int = Field(gt=0, le=NUM_BUCKETS)
     parent: str | None = None
 
 
 class SaveRequest(Options):
-    """The body of SAVE: where the files of a cut go."""
+    """The body of SAVE: where to write the files of a cut."""
 
     token: str
     target: str
@@ -57,14 +57,14 @@ class CommitRequest(Options):
 
 
 def read_cut(message: Message, shard: Shard) -> CutRequest:
-    """Return the body of CUT, checked."""
+    """Return the checked body of CUT."""
     request = _read(CutRequest, message)
     _check_tables(request.least, shard)
     return request
 
 
 def read_commit(message: Message, shard: Shard) -> CommitRequest:
-    """Return the body of COMMIT, checked."""
+    """Return the checked body of COMMIT."""
     request = _read(CommitRequest, message)
     _check_tables(request.fingerprints, shard)
     missing = shard.stores.keys() - request.fingerprints.keys()
@@ -76,10 +76,10 @@ def read_commit(message: Message, shard: Shard) -> CommitRequest:
 
 
 class LiveCut:
-    """The one cut that a server keeps until the chief commits or abandons it.
+    """The current cut of a server, until worker 0 commits or abandons it.
 
-    A cut survives the death of the server: CUT and COMMIT are in its journal, so replaying makes
-    the same cut again. Files are written anew when the chief asks again.
+    A cut survives a restart: CUT and COMMIT are journalled, so that a replay makes the same cut.
+    Its files are written again when worker 0 repeats SAVE.
     """
 
     def __init__(self) -> None:
@@ -91,11 +91,11 @@ class LiveCut:
 
     @property
     def is_live(self) -> bool:
-        """Return whether there is a cut; the server takes no snapshot of its own meanwhile."""
+        """Return whether there is a cut; meanwhile the server writes no snapshot of its own."""
         return self._cut is not None
 
     def make(self, shard: Shard, request: "CutRequest", *, progress: Sequence[bytes]) -> None:
-        """Cut here, unless this request was answered before."""
+        """Cut all tables, unless this request is a repetition."""
         if self._cut is not None and self._token == request.token:
             versions = {name: cut.version for name, cut in self._cut.tables.items()}
             if all(versions.get(name, 0) >= least for name, least in request.least.items()):
@@ -105,7 +105,7 @@ class LiveCut:
         self._token, self._progress = request.token, progress
 
     def describe(self) -> Message:
-        """Return tables, dense part and progress of the workers at the cut."""
+        """Return the tables, dense state and worker progress at the cut."""
         assert self._cut is not None
         described = {
             name: {
@@ -115,44 +115,48 @@ class LiveCut:
             }
             for name, cut in self._cut.tables.items()
         }
-        arrays: list[Array] = [as_bytes({"tables": described, "num_workers": len(self._progress)})]
+        arrays: list[Array] = [
+            json_array({"tables": described, "num_workers": len(self._progress)})
+        ]
         arrays += [np.frombuffer(one, np.uint8) for one in self._progress]
         return Message(kind=Kind.OK, arrays=[*arrays, *dense_arrays(self._cut.dense)])
 
     def write(self, message: Message, *, timeout_s: float) -> Message:
-        """Write this server's files of all tables; steps go on meanwhile.
+        """Write this server's files of all tables while steps go on.
 
-        A request that is repeated waits for the first.
+        A repeated request waits for the first one.
         """
         request = _read(SaveRequest, message)
-        with self._turn(timeout_s) as is_mine:
-            if not is_mine:
+        with self._write_lock(timeout_s) as is_locked:
+            if not is_locked:
                 return Message(kind=Kind.WAIT, arrays=[np.zeros(0, np.uint32)])
             cut = self._cut
             if cut is None or self._token != request.token:
-                raise CheckpointError("the server has dropped the state that was to be saved")
+                raise CheckpointError(
+                    "the server has dropped the cut that was to be saved; save again"
+                )
             if self._written is None:
                 unknown = request.tables.keys() - cut.tables.keys()
                 if unknown:
                     raise WireError(f"no table is called {min(unknown)!r}")
                 self._written = self._write_tables(cut, request)
             records = {name: record.to_plain() for name, record in self._written.items()}
-        return Message(kind=Kind.OK, arrays=[as_bytes({"tables": records})])
+        return Message(kind=Kind.OK, arrays=[json_array({"tables": records})])
 
     def finish(self, shard: Shard, request: "CommitRequest") -> None:
-        """Commit the cut if it was published, and let it go."""
+        """Commit the cut if it was published, and drop it."""
         if self._cut is None or self._token != request.token:
-            return  # the answer to an earlier request was lost
+            return  # a retry: the first answer was lost
         if request.published and self._written is not None:
             for name, cut in self._cut.tables.items():
                 cut.commit(request.fingerprints[name])
-        elif request.published:  # replayed, or restarted since: it no longer knows what changes
+        elif request.published:  # replayed or restarted: changes since the cut are not known
             for store in shard.stores.values():
                 store.continue_from(None)
         self.drop()
 
     def drop(self) -> None:
-        """Let the cut go; what it held belongs to the next one."""
+        """Drop the cut; its changes are part of the next one."""
         if self._cut is not None:
             for cut in self._cut.tables.values():
                 cut.close()
@@ -166,17 +170,18 @@ class LiveCut:
                 name: _write_table(cut.tables[name], storage.join(request.target, name), table)
                 for name, table in request.tables.items()
             }
-        except OSError as error:  # the cut is gone with it
+        except OSError as error:  # the cut cannot be used again
             self.drop()
-            raise CheckpointError(f"cannot be written: {error}") from error
+            raise CheckpointError(f"{request.target}: cannot be written: {error}") from error
 
     @contextlib.contextmanager
-    def _turn(self, timeout_s: float) -> Iterator[bool]:
-        is_mine = self._writing.acquire(timeout=timeout_s)
+    def _write_lock(self, timeout_s: float) -> Iterator[bool]:
+        """Yield whether the lock was acquired within the timeout."""
+        is_locked = self._writing.acquire(timeout=timeout_s)
         try:
-            yield is_mine
+            yield is_locked
         finally:
-            if is_mine:
+            if is_locked:
                 self._writing.release()
 
 
@@ -191,7 +196,7 @@ def _write_table(cut: TableCut, url: str, table: SaveTable) -> ShardRecord:
 
 def _read(kind: type[Request], message: Message) -> Request:
     try:
-        return kind.model_validate(message.plain())
+        return kind.model_validate(message.json())
     except (ValidationError, ValueError) as error:
         raise WireError(f"{message.kind.name}: a field is missing or wrong: {error}") from error
 

@@ -1,6 +1,6 @@
-"""A server's part of the dense network: a vector of numbers, updated by the usual optimizers."""
+"""A server's slice of the dense weights and their optimizers."""
 
-# Shape suffixes: P numbers of this server.
+# Shape suffixes: P dense weights of this server.
 
 from collections.abc import Mapping
 
@@ -13,15 +13,14 @@ from fleetrec.optim.schedule import learning_rate
 from fleetrec.server.spec import ServedModel
 
 WEIGHTS = "weights"
-NUM_STEPS = "num_steps"  # so far, where updates depend on it
+NUM_STEPS = "num_steps"  # kept if an update depends on it
 
 
 class DensePart:
-    """Some of the trained numbers of the dense network, one optimizer after the other.
+    """A slice of the flat vector of trained dense weights, ordered by optimizer.
 
-    All optimizers of the dense network work number by number, so it does not matter to which
-    parameter one belongs, nor where one server ends and the next begins. In a state, optimizer
-    slots are named ``<optimizer>/<slot>`` and hold one number per weight, or only one.
+    Dense optimizers are element-wise, so a slice may begin and end inside a parameter. In a state,
+    optimizer slots are named ``<optimizer>/<slot>`` and hold one value per weight, or one for all.
     """
 
     def __init__(self, model: ServedModel, shard: TableShard, weights_P: Tensor) -> None:
@@ -30,7 +29,7 @@ class DensePart:
         sizes = [last - first for _, first, last in model.dense_segments(shard)]
         indexes = [index for index, _, _ in model.dense_segments(shard)]
         parts = torch.split(self._weights_P, sizes) if sizes else ()
-        # Parameters share the memory of the vector.
+        # Parameters are views of the vector.
         self._parameters = dict(zip(indexes, map(nn.Parameter, parts), strict=True))
         self._reset_optimizers()
         self.num_steps = 0
@@ -40,11 +39,11 @@ class DensePart:
 
     @property
     def weights_P(self) -> Tensor:
-        """Return the numbers as they are now; they change in place."""
+        """Return the current weights; steps change them in place."""
         return self._weights_P
 
     def apply(self, grads_P: Tensor) -> None:
-        """Make one step, with the learning rates of that step."""
+        """Apply one step with the learning rates of that step."""
         offset = 0
         for index, parameter in self._parameters.items():
             parameter.grad = grads_P[offset : offset + len(parameter)]
@@ -57,7 +56,7 @@ class DensePart:
         self.num_steps += 1
 
     def state(self) -> dict[str, Tensor]:
-        """Return weights and optimizer slots."""
+        """Return the weights and optimizer slots."""
         state = {WEIGHTS: self.weights_P}
         if any(map(follows_steps, self._options)):
             state[NUM_STEPS] = torch.tensor([float(self.num_steps)])
@@ -67,7 +66,7 @@ class DensePart:
         return state
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Load a state; without optimizer slots, optimizers start from the beginning."""
+        """Load a state; optimizers without slots in it are reset."""
         self._weights_P.copy_(state[WEIGHTS])
         self._reset_optimizers()
         self.num_steps = int(state.get(NUM_STEPS, torch.zeros(1)))

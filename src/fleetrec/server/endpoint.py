@@ -1,4 +1,4 @@
-"""The door of a server: gRPC with plain bytes, a token, and a health service."""
+"""gRPC endpoint: raw bytes, bearer token, health service."""
 
 import dataclasses
 import hmac
@@ -20,9 +20,9 @@ from fleetrec.server.wire import (
     MAX_MESSAGE_BYTES,
     Message,
     WireError,
-    cut,
     decode,
     encode,
+    split_chunks,
 )
 
 logger = logging.getLogger(__name__)
@@ -31,12 +31,12 @@ SERVICE = "fleetrec.Server"
 METHOD = "Call"
 TOKEN_KEY = "authorization"
 ERROR_KEY = "fleetrec-error"
-THREADS_BESIDE_WORKERS = 8
+NUM_EXTRA_THREADS = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """Who may talk to a server, and how: a shared token, and files for TLS."""
+    """Credentials of a server: a shared token, and files for TLS."""
 
     token: str | None = None
     certificate: Path | None = None
@@ -44,21 +44,21 @@ class Security:
 
     @property
     def metadata(self) -> str:
-        """Return what a caller that knows the token sends."""
+        """Return the value of the authorization header."""
         return f"Bearer {self.token or ''}"
 
 
 @dataclasses.dataclass(slots=True)
 class Traffic:
-    """How much went through the door."""
+    """Counters of an endpoint."""
 
     num_calls: int = 0
     num_bytes_in: int = 0
     num_bytes_out: int = 0
     num_refused: int = 0
 
-    def figures(self) -> dict[str, float]:
-        """Return the counts by name."""
+    def metrics(self) -> dict[str, float]:
+        """Return the counters by their Prometheus names."""
         return {
             "calls_total": float(self.num_calls),
             "bytes_in_total": float(self.num_bytes_in),
@@ -67,8 +67,8 @@ class Traffic:
         }
 
 
-class Answerer(Protocol):
-    """Whatever stands behind a door; threads may call it at any time."""
+class Handler(Protocol):
+    """Handles requests; called from several threads."""
 
     def handle(self, message: Message) -> Message:
         """Answer a request; raises WireError for one that does not fit."""
@@ -76,16 +76,16 @@ class Answerer(Protocol):
 
 
 class Endpoint:
-    """Serves a service until it is left."""
+    """Serves a handler inside a ``with`` block."""
 
     def __init__(
-        self, service: Answerer, address: str, *, security: Security, num_workers: int
+        self, handler: Handler, address: str, *, security: Security, num_workers: int
     ) -> None:
         check_address(address, security)
         self.traffic = Traffic()
-        self._service = service
+        self._handler = handler
         self._security = security
-        threads = 2 * num_workers + THREADS_BESIDE_WORKERS  # a worker that waits holds one
+        threads = 2 * num_workers + NUM_EXTRA_THREADS  # a waiting worker blocks one
         self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, thread_name_prefix="serve"),
             options=[
@@ -96,12 +96,12 @@ class Endpoint:
                 ("grpc.keepalive_permit_without_calls", 1),
             ],
         )
-        handler = grpc.method_handlers_generic_handler(
+        methods = grpc.method_handlers_generic_handler(
             SERVICE, {METHOD: grpc.stream_stream_rpc_method_handler(self._call)}
         )
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._server.add_generic_rpc_handlers((handler,))
+        self._server.add_generic_rpc_handlers((methods,))
         self.port = self._bind(address)
 
     def __enter__(self) -> Self:
@@ -136,7 +136,7 @@ class Endpoint:
         self.traffic.num_calls += 1
         self.traffic.num_bytes_in += len(content)
         try:
-            answer = encode(self._service.handle(decode(content)))
+            answer = encode(self._handler.handle(decode(content)))
         except FleetRecError as error:
             self.traffic.num_refused += 1
             context.set_trailing_metadata([(ERROR_KEY, type(error).__name__)])
@@ -146,12 +146,12 @@ class Endpoint:
                 else grpc.StatusCode.FAILED_PRECONDITION
             )
             context.abort(code, str(error)[:1000])
-        except OSError as error:  # a disk that is full may have room again
+        except OSError as error:  # such as a full disk: the client retries
             logger.warning("cannot write: %s", error)
             context.abort(grpc.StatusCode.UNAVAILABLE, f"the server cannot write: {error}")
         fault_point("answer")
         self.traffic.num_bytes_out += len(answer)
-        yield from cut(answer)
+        yield from split_chunks(answer)
 
     def _check_token(self, context: grpc.ServicerContext) -> None:
         if self._security.token is None:
@@ -170,14 +170,14 @@ class Endpoint:
             if num_bytes > MAX_MESSAGE_BYTES:
                 context.abort(
                     grpc.StatusCode.RESOURCE_EXHAUSTED,
-                    f"a message holds at most {MAX_MESSAGE_BYTES} bytes",
+                    f"a message has at most {MAX_MESSAGE_BYTES} bytes",
                 )
             parts.append(chunk)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def check_address(address: str, security: Security) -> None:
-    """Refuse to be seen by other machines without a token."""
+    """Raise ConfigError for an address that other machines can reach without a token."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise ConfigError([f"--endpoint: expected host:port, got {address!r}"])

@@ -1,55 +1,55 @@
-"""Where workers meet: each brings some bytes, and gets those of all."""
+"""Named all-gathers between workers."""
 
 import base64
 from typing import Any
 
-KEPT_NUMBERS = 2
+KEPT_NUMBERS = 2  # a restarted worker repeats at most the gathers of the previous number
 
 
 class Gathers:
-    """Contributions by occasion and worker; the first of each counts, so asking again is safe.
+    """Contributions by gather and worker; only the first one of a worker counts.
 
-    An occasion is a number that rises with time, and a name. Those long over are forgotten: a
-    worker that was restarted goes back by one number at most. Number 0 is never forgotten.
+    A gather has a number, which rises from pass to pass, and a name. Old numbers are dropped,
+    except number 0.
     """
 
     def __init__(self, num_workers: int) -> None:
         self._num_workers = num_workers
-        self._brought: dict[tuple[int, str], dict[int, bytes]] = {}
+        self._contributions: dict[tuple[int, str], dict[int, bytes]] = {}
 
     def has(self, number: int, name: str, worker: int) -> bool:
-        """Tell whether a worker has brought its part."""
-        return worker in self._brought.get((number, name), {})
+        """Return whether a worker has contributed."""
+        return worker in self._contributions.get((number, name), {})
 
-    def part_of(self, number: int, name: str, worker: int) -> bytes:
-        """Return what a worker has brought; nothing if it has not come."""
-        return self._brought.get((number, name), {}).get(worker, b"")
+    def contribution(self, number: int, name: str, worker: int) -> bytes:
+        """Return a worker's contribution, or b"" if there is none."""
+        return self._contributions.get((number, name), {}).get(worker, b"")
 
-    def bring(self, number: int, name: str, worker: int, content: bytes) -> None:
-        """Add the part of a worker."""
-        self._brought.setdefault((number, name), {}).setdefault(worker, content)
-        for key in [key for key in self._brought if 0 < key[0] <= number - KEPT_NUMBERS]:
-            del self._brought[key]
+    def add(self, number: int, name: str, worker: int, content: bytes) -> None:
+        """Add a worker's contribution."""
+        self._contributions.setdefault((number, name), {}).setdefault(worker, content)
+        for key in [key for key in self._contributions if 0 < key[0] <= number - KEPT_NUMBERS]:
+            del self._contributions[key]
 
     def missing(self, number: int, name: str) -> list[int]:
-        """Return the workers that have not come."""
-        brought = self._brought.get((number, name), {})
-        return [worker for worker in range(self._num_workers) if worker not in brought]
+        """Return the workers that have not contributed."""
+        found = self._contributions.get((number, name), {})
+        return [worker for worker in range(self._num_workers) if worker not in found]
 
     def result(self, number: int, name: str) -> list[bytes]:
-        """Return what all have brought, in the order of workers."""
-        brought = self._brought[number, name]
-        return [brought[worker] for worker in range(self._num_workers)]
+        """Return all contributions in rank order."""
+        found = self._contributions[number, name]
+        return [found[worker] for worker in range(self._num_workers)]
 
     def to_plain(self) -> list[Any]:
-        """Return what outlives the process."""
+        """Return the state for a snapshot."""
         return [
             [number, name, worker, base64.b64encode(content).decode()]
-            for (number, name), brought in self._brought.items()
-            for worker, content in brought.items()
+            for (number, name), found in self._contributions.items()
+            for worker, content in found.items()
         ]
 
     def load(self, plain: list[Any]) -> None:
-        """Take up what ``to_plain`` returned."""
+        """Load a state of ``to_plain``."""
         for number, name, worker, content in plain:
-            self.bring(number, name, worker, base64.b64decode(content))
+            self.add(number, name, worker, base64.b64decode(content))

@@ -1,4 +1,4 @@
-"""The rows with which a new server begins."""
+"""Initial rows of a new server, from a checkpoint."""
 
 from collections.abc import Mapping
 
@@ -15,13 +15,13 @@ def initial_tables(url: str) -> Mapping[str, StoredTable]:
     parts = checkpoint.parts()
     if len(parts) != 1:
         raise CheckpointError(
-            f"{url}: expected the checkpoint of one model, it holds {', '.join(parts) or 'none'}"
+            f"{url}: expected a checkpoint of one model, it has {', '.join(parts) or 'none'}"
         )
     return stored_tables(checkpoint, parts[0])
 
 
-def take_rows(shard: Shard, url: str) -> None:
-    """Let a shard take up the weights of its rows; every table has to be there."""
+def load_initial_rows(shard: Shard, url: str) -> None:
+    """Load the weights of a shard's rows; the checkpoint must have every table."""
     tables = initial_tables(url)
     for name in shard.stores:
         if name not in tables:

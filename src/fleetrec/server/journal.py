@@ -1,6 +1,6 @@
-"""What a server was told and has said yes to, in order: its memory across its own death.
+"""Write-ahead log of acknowledged requests.
 
-A journal is a folder of numbered files. docs/formats/server-journal.md describes every byte.
+A journal is a folder of numbered segment files; docs/formats/server-journal.md has the format.
 """
 
 import dataclasses
@@ -18,24 +18,24 @@ from fleetrec.server.wire import MAX_MESSAGE_BYTES
 Durability = Literal["process", "disk"]
 
 MAGIC = b"FRJOURN1"
-_FRAME = struct.Struct("<II")  # bytes of the record, CRC of it
+_FRAME = struct.Struct("<II")  # length and CRC-32 of the record
 _SUFFIX = ".journal"
 
 
 class JournalError(FleetRecError):
-    """A journal is damaged, and not just torn at its end."""
+    """A journal is damaged, not merely torn at its end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TornTail:
-    """A record at the end of the last file that was never finished."""
+    """An incomplete record at the end of the last segment."""
 
     path: Path
     offset: int
 
 
 class JournalWriter:
-    """Appends records to one file of a journal."""
+    """Appends records to one segment of a journal."""
 
     def __init__(self, directory: Path, number: int, *, durability: Durability) -> None:
         self.number = number
@@ -48,18 +48,18 @@ class JournalWriter:
             self._write(MAGIC)
             if durability == "disk":
                 sync_directory(directory)
-        except OSError:  # a disk that is full: the next attempt must find nothing of this one
+        except OSError:  # such as a full disk: the next attempt needs the name
             self.close()
             self._path.unlink()
             raise
 
     @property
     def num_bytes(self) -> int:
-        """Return how long the file is."""
+        """Return the length of the segment."""
         return self._offset
 
     def append(self, record: bytes) -> None:
-        """Write a record, so safely as the durability says; or raise OSError and write nothing."""
+        """Append a record; on OSError the segment is unchanged."""
         self._write(_FRAME.pack(len(record), zlib.crc32(record)), record)
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class JournalWriter:
         if self._is_broken:
             raise OSError(f"{self._path}: broken by a failed write; restart the server")
         try:
-            for part in parts:  # one after the other: joining them would copy
+            for part in parts:  # joining them would copy
                 view = memoryview(part)
                 while view:
                     view = view[os.write(self._file, view) :]
@@ -78,7 +78,7 @@ class JournalWriter:
             self._rewind()
             raise
         if self._durability == "disk":
-            self._is_broken = True  # until it succeeds: the disk may have dropped the content
+            self._is_broken = True  # after a failed fdatasync, pages may be lost
             os.fdatasync(self._file)
             self._is_broken = False
         self._offset += sum(map(len, parts))
@@ -91,24 +91,24 @@ class JournalWriter:
 
 
 def segment_path(directory: Path, number: int) -> Path:
-    """Return the file of a number."""
+    """Return the file of a segment."""
     return directory / f"{number:010d}{_SUFFIX}"
 
 
 def segment_numbers(directory: Path) -> list[int]:
-    """Return the numbers of the files that are there, rising."""
+    """Return the numbers of all segments in rising order."""
     return sorted(int(path.name.removesuffix(_SUFFIX)) for path in directory.glob(f"*{_SUFFIX}"))
 
 
 def drop_segments(directory: Path, *, before: int) -> None:
-    """Remove the files with numbers below ``before``, the oldest first."""
+    """Delete the segments below ``before``, oldest first."""
     for number in segment_numbers(directory):
         if number < before:
             segment_path(directory, number).unlink()
 
 
 def read_journal(directory: Path, *, first: int) -> Iterator[bytes]:
-    """Yield all records from file ``first`` on; a torn tail of the last file is cut off."""
+    """Yield all records from segment ``first`` on; truncates a torn tail of the last one."""
     numbers = [number for number in segment_numbers(directory) if number >= first]
     if numbers != list(range(first, first + len(numbers))):
         missing = min(set(range(first, numbers[-1])) - set(numbers))
@@ -132,7 +132,7 @@ def _records(path: Path) -> Generator[bytes, None, TornTail | None]:
         if stream.read(len(MAGIC)) != MAGIC:
             if num_bytes < len(MAGIC):
                 return TornTail(path=path, offset=0)
-            raise JournalError(f"{path}: is no journal of a server")
+            raise JournalError(f"{path}: is not a journal of a server")
         while (offset := stream.tell()) < num_bytes:
             record = _read_record(stream, num_bytes - offset)
             if record is None:
@@ -143,7 +143,7 @@ def _records(path: Path) -> Generator[bytes, None, TornTail | None]:
 
 
 def _read_record(stream: BinaryIO, num_bytes_left: int) -> bytes | None:
-    """Return the next record, or None if there is none that is whole."""
+    """Return the next record, or None if it is incomplete or damaged."""
     frame = stream.read(_FRAME.size)
     if len(frame) < _FRAME.size:
         return None
@@ -155,7 +155,7 @@ def _read_record(stream: BinaryIO, num_bytes_left: int) -> bytes | None:
 
 
 def _check_nothing_follows(stream: BinaryIO, path: Path, offset: int) -> None:
-    """Tell a record that was never finished from damage in front of sound ones."""
+    """Raise JournalError if a valid record follows: then this is damage, not a torn tail."""
     stream.seek(offset)
     rest = stream.read()
     at = rest.find(RECORD_MAGIC, _FRAME.size + 1)
@@ -163,14 +163,14 @@ def _check_nothing_follows(stream: BinaryIO, path: Path, offset: int) -> None:
         stream.seek(offset + at - _FRAME.size)
         if _read_record(stream, len(rest) - at + _FRAME.size) is not None:
             raise JournalError(
-                f"{path}: damaged at byte {offset}, and a sound record follows at "
+                f"{path}: damaged at byte {offset}, and a valid record follows at "
                 f"{offset + at - _FRAME.size}"
             )
         at = rest.find(RECORD_MAGIC, at + 1)
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
+    """Flush the names in a folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

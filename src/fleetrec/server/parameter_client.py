@@ -1,6 +1,6 @@
-"""A worker's side of the wire: what it pulls, pushes and agrees upon, with all servers at once."""
+"""Worker-side client of all parameter servers of a run."""
 
-# Shape suffixes: N ids, D width of a row, P numbers of the dense network.
+# Shape suffixes: N ids, D width of a row, P dense weights.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -17,28 +17,29 @@ from fleetrec.embedding.sharding import WHOLE_TABLE, TableShard, route
 from fleetrec.server.client import ClientOptions, ServerGroup
 from fleetrec.server.dense import NUM_STEPS, WEIGHTS
 from fleetrec.server.push import Push, RowPush
-from fleetrec.server.routing import empty_push, split_step
+from fleetrec.server.routing import empty_push, split_update
 from fleetrec.server.service_options import FINISHED
 from fleetrec.server.spec import ServedModel, build_stores
-from fleetrec.server.wire import Array, Kind, Message, as_bytes, text_array
+from fleetrec.server.wire import Array, Kind, Message, json_array, text_array
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerProgress:
-    """Where a worker stands that was there before: its last push, and its data behind it.
+    """What the servers know of a worker that is registered again.
 
-    ``initial_progress`` is what it brought to the meeting before the first step.
+    ``progress`` is stored with its last push, number ``sequence``. ``initial_progress`` is what it
+    contributed to the gather before the first step.
     """
 
     sequence: int
     progress: bytes
     initial_progress: bytes
-    num_passes: int = 0  # that all workers have left
+    num_passes: int = 0  # that all workers have ended
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StepUpdate:
-    """What a worker has to say after a batch."""
+    """Gradients and counts of one step of a worker."""
 
     progress: bytes
     num_samples: int
@@ -49,7 +50,7 @@ class StepUpdate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServersCut:
-    """What all servers held at one moment; by table, what each of them has of it."""
+    """The state of all servers at one moment; ``tables`` has one description per server."""
 
     worker_progress: list[bytes]
     dense: Mapping[str, Array]
@@ -57,64 +58,64 @@ class ServersCut:
 
 
 class ParameterClient:
-    """Splits requests by server, and puts the answers together."""
+    """Splits requests by server and joins the answers."""
 
     def __init__(self, place: Place, model: ServedModel, options: ClientOptions) -> None:
         self._index = place.rank
         self._incarnation = 0
-        self.last_known = 0  # the last push of an earlier process that any server has
+        self.last_known_sequence = 0  # last push of earlier processes that any server has
         self._servers = ServerGroup(place.server_endpoints, options)
-        # Saving takes long: its calls must not wait for those of steps, nor these for it.
+        # Saving takes long. With its own threads and channels it does not delay steps.
         self._admin = ServerGroup(place.server_endpoints, options)
-        self.num_steps = 0  # that the servers had made at the last pull
+        self.num_steps = 0  # made by the servers, as of the last pull
         self.model = model
         self._dense_P: Array | None = None
-        self._versions = [0] * place.num_servers  # of the dense part, as known here
+        self._versions = [0] * place.num_servers  # of the dense weights in _dense_P
         self.stores: Mapping[str, NativeStore] = build_stores(model, WHOLE_TABLE)
 
     @property
     def worker(self) -> int:
-        """Return the number of this worker."""
+        """Return the rank of this worker."""
         return self._index
 
     def set_up(self, dense_P: Array) -> None:
-        """Tell the servers what they serve, and the first numbers; once, by worker 0."""
-        described = as_bytes(self.model.to_plain())
+        """Send the model and the initial dense weights to all servers; called by worker 0."""
+        model = json_array(self.model.to_plain())
         messages = [
-            Message(kind=Kind.SETUP, arrays=[described, dense_P[first:last]])
-            for first, last in self._portions()
+            Message(kind=Kind.SETUP, arrays=[model, dense_P[first:last]])
+            for first, last in self._dense_ranges()
         ]
-        self._servers.ask_each(messages)
+        self._servers.call_each(messages)
 
     def register(self) -> WorkerProgress:
-        """Take the place of this worker; an older process of its number is out from here on."""
-        seen = self._servers.ask_all(Message(kind=Kind.HELLO, worker=self._index))
-        self._incarnation = max(answer.incarnation for answer in seen) + 1
-        answers = self._servers.ask_all(self._message(Kind.HELLO))
+        """Register this process as the worker; requests of older processes are refused."""
+        known = self._servers.call_all(Message(kind=Kind.HELLO, worker=self._index))
+        self._incarnation = max(answer.incarnation for answer in known) + 1
+        answers = self._servers.call_all(self._message(Kind.HELLO))
         least = min(answers, key=lambda answer: answer.sequence)
-        self.last_known = max(answer.sequence for answer in answers)
+        self.last_known_sequence = max(answer.sequence for answer in answers)
         return WorkerProgress(
             sequence=least.sequence,
             progress=least.array(0, np.uint8).tobytes(),
-            initial_progress=answers[0].array(2, np.uint8).tobytes(),  # where workers meet
-            num_passes=min(answer.plain(1)["num_passes"] for answer in answers),
+            initial_progress=answers[0].array(2, np.uint8).tobytes(),  # server 0 keeps gathers
+            num_passes=min(answer.json(1)["num_passes"] for answer in answers),
         )
 
     def pull(
         self, ids: Mapping[str, Array], *, sequence: int, wants_dense: bool = True
     ) -> tuple[dict[str, Rows], Array]:
-        """Return rows by table, and the dense numbers: those of now, or as they were pulled last.
+        """Return rows by table and the dense weights, which may be older without ``wants_dense``.
 
-        ``sequence`` is that of the step which the rows are for; 0 only reads.
+        ``sequence`` is the step that the rows are for; 0 looks them up without a step.
         """
         count = len(self._servers)
         wants_dense = wants_dense or self._dense_P is None
         nothing = np.zeros(0, np.int64)
-        ways = {
+        routes = {
             name: route(store.table, ids.get(name, nothing), num_shards=count)
             for name, store in self.stores.items()
         }
-        parts = {name: way.split(ids.get(name, nothing)) for name, way in ways.items()}
+        parts = {name: split.split(ids.get(name, nothing)) for name, split in routes.items()}
         messages = [
             self._message(
                 Kind.PULL,
@@ -127,24 +128,24 @@ class ParameterClient:
             for server in range(count)
         ]
         fault_point("pull")
-        answers = self._servers.ask_each(messages)
-        self._take_dense(answers)
+        answers = self._servers.call_each(messages)
+        self._update_dense(answers)
         self.num_steps = max(answer.incarnation for answer in answers)
         rows = {
             name: Rows(
-                rows_ND=way.join([answer.arrays[1 + 2 * place] for answer in answers]),
-                is_there_N=way.join([answer.arrays[2 + 2 * place] for answer in answers]),
+                rows_ND=split.join([answer.arrays[1 + 2 * index] for answer in answers]),
+                is_there_N=split.join([answer.arrays[2 + 2 * index] for answer in answers]),
             )
-            for place, (name, way) in enumerate(ways.items())
+            for index, (name, split) in enumerate(routes.items())
         }
         assert self._dense_P is not None
         return rows, self._dense_P
 
     def push(self, step: StepUpdate, *, sequence: int) -> None:
-        """Tell the servers what a batch did; returns when all of them have written it down."""
+        """Push a step; returns when all servers have made it durable."""
         count = len(self._servers)
         by_table: list[list[RowPush]] = [
-            split_step(store, step.tables[name], num_servers=count)
+            split_update(store, step.tables[name], num_servers=count)
             if name in step.tables
             else [empty_push(store)] * count
             for name, store in self.stores.items()
@@ -157,55 +158,56 @@ class ParameterClient:
                 grads_P=step.grads_P[first:last],
                 tables=[pushes[server] for pushes in by_table],
             ).to_message(worker=self._index, incarnation=self._incarnation, sequence=sequence)
-            for server, (first, last) in enumerate(self._portions())
+            for server, (first, last) in enumerate(self._dense_ranges())
         ]
         fault_point("push")
-        self._servers.ask_each(messages)
+        self._servers.call_each(messages)
         fault_point("push_done")
 
     def end_pass(self, number: int) -> None:
-        """Say that there is no more data in a pass; returns when no worker has any."""
+        """End a pass; a barrier: returns when all workers have ended it."""
         fault_point("leave")
-        self._servers.ask_all(self._message(Kind.LEAVE, sequence=number))
+        self._servers.call_all(self._message(Kind.END_PASS, sequence=number))
         fault_point("leave_done")
 
     def evict(self, number: int, *, now: int) -> None:
         """Evict rows after pass ``number``, at event time ``now``."""
-        parts = [np.array([now], np.uint64)]
-        self._servers.ask_all(self._message(Kind.EVICT, sequence=number, arrays=parts))
+        arrays = [np.array([now], np.uint64)]
+        self._servers.call_all(self._message(Kind.EVICT, sequence=number, arrays=arrays))
 
-    def gather(self, name: str, content: bytes, *, number: int) -> list[bytes]:
-        """Bring some bytes, and get those of all workers, in their order.
+    def all_gather(self, content: bytes, *, key: str, number: int) -> list[bytes]:
+        """All-gather ``content`` over the workers, in rank order.
 
-        ``number`` is that of the pass; together with ``name`` it says which meeting this is.
+        ``number`` is 1 + the index of the pass, or 0 outside of passes.
         """
-        parts = [text_array(name), np.frombuffer(content, np.uint8)]
-        answer = self._servers.ask_first(self._message(Kind.GATHER, sequence=number, arrays=parts))
-        return [answer.array(place, np.uint8).tobytes() for place in range(len(answer.arrays))]
+        arrays = [text_array(key), np.frombuffer(content, np.uint8)]
+        request = self._message(Kind.GATHER, sequence=number, arrays=arrays)
+        answer = self._servers.call_first(request)
+        return [answer.array(index, np.uint8).tobytes() for index in range(len(answer.arrays))]
 
     def worker_progress(self) -> list[bytes]:
-        """Return the progress of every worker in what the servers hold.
+        """Return the progress of every worker in the state of server 0.
 
-        The first server is asked; in ``sync`` they are all at one step.
+        In ``sync`` all servers are at the same step.
         """
-        answer = self._servers.ask_first(self._message(Kind.WORKER_PROGRESS))
-        return [answer.array(place, np.uint8).tobytes() for place in range(len(answer.arrays))]
+        answer = self._servers.call_first(self._message(Kind.WORKER_PROGRESS))
+        return [answer.array(index, np.uint8).tobytes() for index in range(len(answer.arrays))]
 
     def wait_for_step(self, sequence: int) -> None:
-        """Wait, as a pull does, until a step can begin: those before it have been applied."""
+        """Wait until the steps before ``sequence`` have been applied."""
         self.pull({}, sequence=sequence, wants_dense=False)
 
     def finish(self) -> None:
-        """Tell all servers that this worker needs them no more; without a worker they end."""
-        parts = [text_array(FINISHED), np.zeros(0, np.uint8)]
-        self._servers.ask_all(self._message(Kind.GATHER, arrays=parts))
+        """Report that this worker has finished; servers stop after the last worker."""
+        arrays = [text_array(FINISHED), np.zeros(0, np.uint8)]
+        self._servers.call_all(self._message(Kind.GATHER, arrays=arrays))
 
     def cut(self, token: str) -> "ServersCut":
-        """Let every server fix what it holds now; the tables get the same version everywhere."""
+        """Cut the state of all servers; retries until a table has one version on all of them."""
         least: dict[str, int] = {}
         while True:
-            wanted = as_bytes({"token": token, "least": least})
-            answers = self._servers.ask_all(self._message(Kind.CUT, arrays=[wanted]))
+            body = json_array({"token": token, "least": least})
+            answers = self._servers.call_all(self._message(Kind.CUT, arrays=[body]))
             cuts = [_read_cut(answer) for answer in answers]
             versions = {n: [one.tables[n]["version"] for one in cuts] for n in self.stores}
             if all(len(set(found)) == 1 for found in versions.values()):
@@ -217,45 +219,45 @@ class ParameterClient:
             least = {name: max(found) for name, found in versions.items()}
 
     def save(self, token: str, target: str, tables: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Let every server write its files of a cut; returns their records, server by server.
+        """Let every server write its files of a cut; returns their records by server.
 
-        May be called by a thread of its own while steps go on.
+        May run in another thread while steps go on.
         """
-        wanted = as_bytes({"token": token, "target": target, "tables": tables})
-        answers = self._admin.ask_all(self._message(Kind.SAVE, arrays=[wanted]))
-        return [answer.plain()["tables"] for answer in answers]
+        body = json_array({"token": token, "target": target, "tables": tables})
+        answers = self._admin.call_all(self._message(Kind.SAVE, arrays=[body]))
+        return [answer.json()["tables"] for answer in answers]
 
     def commit(self, token: str, *, published: bool, fingerprints: Mapping[str, str]) -> None:
-        """Let every server commit a cut, or drop it; callable as ``save`` is."""
+        """Commit a cut on every server, or drop it; may run in another thread, as ``save``."""
         body = {"token": token, "published": published, "fingerprints": dict(fingerprints)}
-        self._admin.ask_all(self._message(Kind.COMMIT, arrays=[as_bytes(body)]))
+        self._admin.call_all(self._message(Kind.COMMIT, arrays=[json_array(body)]))
 
     def load(self, tables: Sequence[StoredTable], *, exactly: bool) -> None:
-        """Let every server take up its portion of tables: all, or only the weights of rows."""
-        wanted = {"exactly": exactly, "tables": [stored.to_plain() for stored in tables]}
-        self._servers.ask_all(self._message(Kind.LOAD, arrays=[as_bytes(wanted)]))
+        """Let every server load its shard of tables: all of it, or only the weights."""
+        body = {"exactly": exactly, "tables": [stored.to_plain() for stored in tables]}
+        self._servers.call_all(self._message(Kind.LOAD, arrays=[json_array(body)]))
 
     def clear(self) -> None:
-        """Forget all rows."""
-        self._servers.ask_all(self._message(Kind.CLEAR))
+        """Delete all rows."""
+        self._servers.call_all(self._message(Kind.CLEAR))
 
     def dense_state(self) -> dict[str, Array]:
-        """Return weights and optimizer slots of the whole dense network; see ``DensePart``."""
-        answers = self._servers.ask_all(self._message(Kind.DENSE))
-        return self._join_dense([_by_key(answer, 0) for answer in answers])
+        """Return the dense weights and optimizer slots of all servers; see ``DensePart``."""
+        answers = self._servers.call_all(self._message(Kind.DENSE))
+        return self._join_dense([_dense_by_key(answer, 0) for answer in answers])
 
     def set_dense(self, state: Mapping[str, Array]) -> None:
-        """Replace weights and optimizer slots of the dense network."""
+        """Replace the dense weights and optimizer slots."""
         messages = []
         for shard in self._shards():
             parts = self._split_dense(state, shard)
-            arrays = [as_bytes([*parts]), *parts.values()]
+            arrays = [json_array([*parts]), *parts.values()]
             messages.append(self._message(Kind.SET_DENSE, arrays=arrays))
-        self._servers.ask_each(messages)
+        self._servers.call_each(messages)
 
     def dump(self, table: str) -> tuple[Array, Array]:
-        """Return ids and rows of a whole table, in the order of unsigned ids."""
-        answers = self._servers.ask_all(self._message(Kind.DUMP, arrays=[text_array(table)]))
+        """Return the ids and rows of a whole table, sorted by unsigned id."""
+        answers = self._servers.call_all(self._message(Kind.DUMP, arrays=[text_array(table)]))
         ids_N = np.concatenate([answer.array(0, np.int64) for answer in answers])
         dim = self.stores[table].dim
         rows_ND = np.concatenate([answer.array(1, np.float32, columns=dim) for answer in answers])
@@ -263,9 +265,9 @@ class ParameterClient:
         return ids_N[order_N], rows_ND[order_N]
 
     def stats(self) -> list[dict[str, Any]]:
-        """Return what every server says about its tables."""
-        answers = self._servers.ask_all(self._message(Kind.STATS))
-        return [answer.plain()["tables"] for answer in answers]
+        """Return the table statistics of every server."""
+        answers = self._servers.call_all(self._message(Kind.STATS))
+        return [answer.json()["tables"] for answer in answers]
 
     def close(self) -> None:
         """Hang up."""
@@ -285,17 +287,17 @@ class ParameterClient:
         count = len(self._servers)
         return [TableShard(index=index, count=count) for index in range(count)]
 
-    def _portions(self) -> list[tuple[int, int]]:
+    def _dense_ranges(self) -> list[tuple[int, int]]:
         return [shard.part_of(self.model.num_dense) for shard in self._shards()]
 
     def _join_dense(self, states: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        """Put the dense states of all servers together, in their order."""
+        """Concatenate the dense states of all servers."""
         keys = dict.fromkeys(key for state in states for key in state)
         found = {key: [state[key] for state in states if key in state] for key in keys}
         return {k: v[0] if is_scalar_slot(k) else np.concatenate(v) for k, v in found.items()}
 
     def _split_dense(self, state: Mapping[str, Array], shard: TableShard) -> dict[str, Array]:
-        """Return the part of a dense state that one server holds."""
+        """Return the part of a dense state that belongs to one server."""
         first, last = shard.part_of(self.model.num_dense)
         parts = {WEIGHTS: state[WEIGHTS][first:last]}
         if NUM_STEPS in state:
@@ -308,12 +310,12 @@ class ParameterClient:
                 parts[key] = state[key] if is_scalar_slot(key) else state[key][begin:end]
         return parts
 
-    def _take_dense(self, answers: Sequence[Message]) -> None:
-        """Take up the dense numbers of servers where they have changed."""
+    def _update_dense(self, answers: Sequence[Message]) -> None:
+        """Copy the dense weights of the servers where they have changed."""
         if self._dense_P is None:
             self._dense_P = np.zeros(self.model.num_dense, np.float32)
         for server, (answer, (first, last)) in enumerate(
-            zip(answers, self._portions(), strict=True)
+            zip(answers, self._dense_ranges(), strict=True)
         ):
             if answer.sequence != self._versions[server]:
                 self._dense_P[first:last] = answer.array(0, np.float32)
@@ -321,27 +323,27 @@ class ParameterClient:
 
 
 def is_scalar_slot(key: str) -> bool:
-    """Return whether a key of a dense state stands for one number of all weights."""
+    """Return whether a key of a dense state holds one value for all weights."""
     return key == NUM_STEPS or key.endswith("/step")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _OneCut:
+class _ServerCut:
     worker_progress: list[bytes]
     dense: Mapping[str, Array]
     tables: Mapping[str, Mapping[str, Any]]
 
 
-def _read_cut(answer: Message) -> _OneCut:
-    described = answer.plain()
-    behind = 1 + int(described["num_workers"])
-    return _OneCut(
-        worker_progress=[answer.array(i, np.uint8).tobytes() for i in range(1, behind)],
-        dense=_by_key(answer, behind),
-        tables=described["tables"],
+def _read_cut(answer: Message) -> _ServerCut:
+    content = answer.json()
+    dense_index = 1 + int(content["num_workers"])
+    return _ServerCut(
+        worker_progress=[answer.array(i, np.uint8).tobytes() for i in range(1, dense_index)],
+        dense=_dense_by_key(answer, dense_index),
+        tables=content["tables"],
     )
 
 
-def _by_key(answer: Message, first: int) -> dict[str, Array]:
-    keys: list[str] = answer.plain(first)
-    return {key: answer.array(first + 1 + place, np.float32) for place, key in enumerate(keys)}
+def _dense_by_key(answer: Message, first: int) -> dict[str, Array]:
+    keys: list[str] = answer.json(first)
+    return {key: answer.array(index, np.float32) for index, key in enumerate(keys, start=first + 1)}

@@ -1,4 +1,4 @@
-"""A process of a job that serves parameters, where its place says."""
+"""The server process of a job."""
 
 import contextlib
 import logging
@@ -33,15 +33,15 @@ def run_server(place: Place, *, initial: str | None) -> None:
         if directory is not None:
             serve_until_stopped(place, directory, initial=initial)
             return
-        logger.warning("%s is not set: what this server holds dies with it", STATE)
+        logger.warning("%s is not set: the state of this server is lost when it stops", STATE)
         with tempfile.TemporaryDirectory(prefix="fleetrec-server-") as folder:
             serve_until_stopped(place, Path(folder), initial=initial)
 
 
 def serve_until_stopped(place: Place, directory: Path, *, initial: str | None = None) -> None:
-    """Serve until all workers have finished, or SIGTERM or SIGINT comes.
+    """Serve until all workers have finished, or SIGTERM or SIGINT arrives.
 
-    From a folder that is not empty the server recovers: then it was restarted.
+    A restarted server recovers its state from ``directory``.
     """
     is_stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -62,14 +62,14 @@ def serve_until_stopped(place: Place, directory: Path, *, initial: str | None = 
         serve(options, is_stopped=is_stopped)
     except (CheckpointError, JournalError) as error:
         raise CheckpointError(
-            f"{error}; what servers keep cannot be used: remove {directory.parent}, then --resume "
-            "goes on from the last checkpoint"
+            f"{error}; the state of the servers cannot be used: remove {directory.parent}, then "
+            "--resume continues from the last checkpoint"
         ) from error
 
 
 @contextlib.contextmanager
 def _logging_to_stdout() -> Iterator[None]:
-    """Show log lines in a program that has not set up logging; a launcher keeps them."""
+    """Log to stdout, which launchers keep, if the program has not set up logging."""
     package = logging.getLogger("fleetrec")
     if package.hasHandlers():
         yield

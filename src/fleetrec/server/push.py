@@ -1,6 +1,7 @@
-"""What a worker sends back after a step, taken apart and checked before anybody believes it."""
+"""The push message: gradients and counts of one step, checked before use."""
 
-# Shape suffixes: N ids, M of them with a gradient (the first ones), D width of a row, P numbers.
+# Shape suffixes: N ids, M of them with a gradient (the first ones), D width of a row,
+# P dense weights.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ ARRAYS_PER_TABLE = 4
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RowPush:
-    """What happened to the rows of one table."""
+    """Gradients and impression counts of the rows of one table."""
 
     ids_N: Array
     shows_N: Array
@@ -25,13 +26,13 @@ class RowPush:
     grads_MD: Array
 
     def to_arrays(self) -> list[Array]:
-        """Return the arrays of a message."""
+        """Return the arrays in wire order."""
         return [self.ids_N, self.shows_N, self.clicks_N, self.grads_MD]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """One step of one worker; ``progress`` is where its data stands behind it, as it likes."""
+    """One step of one worker; ``progress`` is opaque and stored with the step."""
 
     progress: bytes
     num_samples: int
@@ -40,8 +41,8 @@ class Push:
     tables: Sequence[RowPush]
 
     def to_message(self, *, worker: int, incarnation: int, sequence: int) -> Message:
-        """Return the message that carries the step."""
-        figures = np.array([self.num_samples, self.event_time], np.uint64)
+        """Return the PUSH message."""
+        counts = np.array([self.num_samples, self.event_time], np.uint64)
         progress = np.frombuffer(self.progress, np.uint8)
         tables = [array for table in self.tables for array in table.to_arrays()]
         return Message(
@@ -49,40 +50,40 @@ class Push:
             worker=worker,
             incarnation=incarnation,
             sequence=sequence,
-            arrays=[progress, figures, self.grads_P, *tables],
+            arrays=[progress, counts, self.grads_P, *tables],
         )
 
 
 def read_push(message: Message, stores: Mapping[str, NativeStore], *, num_dense: int) -> Push:
-    """Take a push apart; raises WireError for anything that does not fit the tables."""
+    """Decode a push; raises WireError if anything does not fit the tables."""
     expected = ARRAYS_BEFORE_TABLES + ARRAYS_PER_TABLE * len(stores)
     if len(message.arrays) != expected:
         raise WireError(f"expected a push of {expected} arrays, got {len(message.arrays)}")
-    figures = message.array(1, np.uint64)
+    counts = message.array(1, np.uint64)
     grads_P = message.array(2, np.float32)
-    if len(figures) != 2 or figures[0] == 0 or figures[1] >= 1 << 32:
+    if len(counts) != 2 or counts[0] == 0 or counts[1] >= 1 << 32:
         raise WireError("expected the number of samples and an event time of 32 bits")
     if len(grads_P) != num_dense:
         raise WireError(f"expected {num_dense} dense gradients, got {len(grads_P)}")
     tables = [
-        _read_rows(message, ARRAYS_BEFORE_TABLES + ARRAYS_PER_TABLE * place, store)
-        for place, store in enumerate(stores.values())
+        _read_rows(message, ARRAYS_BEFORE_TABLES + ARRAYS_PER_TABLE * index, store)
+        for index, store in enumerate(stores.values())
     ]
     return Push(
         progress=message.array(0, np.uint8).tobytes(),
-        num_samples=int(figures[0]),
-        event_time=int(figures[1]),
+        num_samples=int(counts[0]),
+        event_time=int(counts[1]),
         grads_P=grads_P,
         tables=tables,
     )
 
 
-def _read_rows(message: Message, place: int, store: NativeStore) -> RowPush:
+def _read_rows(message: Message, first: int, store: NativeStore) -> RowPush:
     rows = RowPush(
-        ids_N=message.array(place, np.int64),
-        shows_N=message.array(place + 1, np.uint32),
-        clicks_N=message.array(place + 2, np.uint32),
-        grads_MD=message.array(place + 3, np.float32, columns=store.dim),
+        ids_N=message.array(first, np.int64),
+        shows_N=message.array(first + 1, np.uint32),
+        clicks_N=message.array(first + 2, np.uint32),
+        grads_MD=message.array(first + 3, np.float32, columns=store.dim),
     )
     num_ids = len(rows.ids_N)
     if len(rows.shows_N) != num_ids or len(rows.clicks_N) != num_ids:
@@ -96,7 +97,7 @@ def _read_rows(message: Message, place: int, store: NativeStore) -> RowPush:
 
 
 def check_ids(store: NativeStore, ids_N: Array) -> None:
-    """Raise WireError for an id whose row is not held here."""
+    """Raise WireError for an id that belongs to another server or is out of range."""
     try:
         store.table.check_held(ids_N)
     except ValueError as error:
@@ -104,7 +105,7 @@ def check_ids(store: NativeStore, ids_N: Array) -> None:
 
 
 def read_event_time(message: Message) -> int:
-    """Return the event time of a request to evict rows."""
+    """Return the event time of an EVICT request."""
     times = message.array(0, np.uint64)
     if len(times) != 1 or times[0] >= 1 << 32:
         raise WireError("expected an event time of 32 bits")

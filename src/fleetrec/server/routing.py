@@ -1,4 +1,4 @@
-"""What each server is to be told about a step."""
+"""Splits the row updates of a step by server."""
 
 # Shape suffixes: N ids, M of them with a gradient, D width of a row.
 
@@ -10,31 +10,32 @@ from fleetrec.embedding.sharding import route
 from fleetrec.server.push import RowPush
 
 
-def split_step(store: NativeStore, step: RowUpdate, *, num_servers: int) -> list[RowPush]:
-    """Return what each server is to be told about one table."""
-    seen, num_grads = step.ids, len(step.grads_MD)
+def split_update(store: NativeStore, update: RowUpdate, *, num_servers: int) -> list[RowPush]:
+    """Return one push per server for one table."""
+    ids, num_grads = update.ids, len(update.grads_MD)
     whole = RowPush(
-        ids_N=seen.ids_N, shows_N=seen.shows_N, clicks_N=seen.clicks_N, grads_MD=step.grads_MD
+        ids_N=ids.ids_N, shows_N=ids.shows_N, clicks_N=ids.clicks_N, grads_MD=update.grads_MD
     )
     if num_servers == 1:
         return [whole]
-    way = route(store.table, seen.ids_N, num_shards=num_servers)
+    split = route(store.table, ids.ids_N, num_shards=num_servers)
     pushes = []
-    for places in np.split(way.order_N, way.ends[:-1]):  # rising, so gradients stay in front
-        its = seen.at(places)
+    # Positions of one server rise, so that ids with a gradient stay in front.
+    for positions in np.split(split.order_N, split.ends[:-1]):
+        own = ids.at(positions)
         pushes.append(
             RowPush(
-                ids_N=its.ids_N,
-                shows_N=its.shows_N,
-                clicks_N=its.clicks_N,
-                grads_MD=step.grads_MD[places[places < num_grads]],
+                ids_N=own.ids_N,
+                shows_N=own.shows_N,
+                clicks_N=own.clicks_N,
+                grads_MD=update.grads_MD[positions[positions < num_grads]],
             )
         )
     return pushes
 
 
 def empty_push(store: NativeStore) -> RowPush:
-    """Return a push that says nothing, for a table that is frozen."""
+    """Return a push without ids, for a frozen table."""
     none = np.zeros(0, np.uint32)
     return RowPush(
         ids_N=np.zeros(0, np.int64),

@@ -1,4 +1,4 @@
-"""When the steps of a worker go to the servers: at once, some together, or behind its back."""
+"""Sends the steps of a worker to the servers: one by one, merged, or in the background."""
 
 import queue
 import threading
@@ -11,63 +11,64 @@ from fleetrec.server.parameter_client import ParameterClient, StepUpdate
 
 
 class Sender(Protocol):
-    """Takes steps in order; whatever it merges counts as its last one."""
+    """Sends steps in order. A merged push carries the sequence of its last step."""
 
     def send(self, step: StepUpdate, *, sequence: int) -> None:
-        """Take a step."""
+        """Accept a step."""
         ...
 
     def flush(self) -> None:
-        """Return when the servers have all that was taken."""
+        """Return when the servers have all accepted steps."""
         ...
 
     def num_pending(self) -> int:
-        """Return how many steps the servers do not have yet."""
+        """Return the number of steps that the servers do not have yet."""
         ...
 
     def close(self) -> None:
-        """Stop; what was not flushed is lost, as in a death."""
+        """Stop; steps that were not flushed are lost."""
         ...
 
 
 class DirectSender:
-    """Sends ``num_merged`` steps as one, and waits until the servers have them.
+    """Merges ``num_merged`` steps into one push, and waits until the servers have it.
 
-    With one, this is what ``sync`` needs; with more, the local barrier of ``half_async``.
+    ``sync`` uses 1; ``half_async`` may merge more.
     """
 
     def __init__(self, client: ParameterClient, *, num_merged: int, rule: Rule) -> None:
         self._client = client
         self._num_merged = num_merged
         self._rule: Rule = rule
-        self._waiting: list[tuple[int, StepUpdate]] = []
+        self._pending: list[tuple[int, StepUpdate]] = []
 
     def send(self, step: StepUpdate, *, sequence: int) -> None:
-        """Take a step, and push when enough are there."""
-        self._waiting.append((sequence, step))
-        repeats = sequence <= self._client.last_known
-        if repeats or len(self._waiting) >= self._num_merged:
+        """Accept a step, and push when there are enough."""
+        self._pending.append((sequence, step))
+        # Some servers may have this step already, so it must not be merged.
+        is_repeated = sequence <= self._client.last_known_sequence
+        if is_repeated or len(self._pending) >= self._num_merged:
             self.flush()
 
     def flush(self) -> None:
-        """Push what is there, be it fewer steps than usual."""
-        if self._waiting:
-            push_merged(self._client, self._waiting, self._rule)
-            self._waiting = []
+        """Push all accepted steps, even if fewer than usual."""
+        if self._pending:
+            push_merged(self._client, self._pending, self._rule)
+            self._pending = []
 
     def num_pending(self) -> int:
-        """Return how many steps wait for others."""
-        return len(self._waiting)
+        """Return the number of steps that were not pushed."""
+        return len(self._pending)
 
     def close(self) -> None:
-        """Forget what waits."""
-        self._waiting = []
+        """Drop steps that were not pushed."""
+        self._pending = []
 
 
 class BackgroundSender:
-    """Pushes from a thread of its own, merging what has piled up; a full queue holds the worker up.
+    """Pushes from a background thread, merging queued steps; ``send`` blocks on a full queue.
 
-    At most ``num_queued`` steps wait, and at most ``num_merged`` are on their way.
+    At most ``num_queued`` steps are queued, and at most ``num_merged`` are being pushed.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class BackgroundSender:
         self._num_merged = num_merged
         self._rule: Rule = rule
         self._queue: queue.Queue[tuple[int, StepUpdate]] = queue.Queue(num_queued)
-        self._last_taken = 0  # sequences; those of an earlier process do not count
+        self._last_accepted = 0  # sequences, of this process only
         self._last_pushed = 0
         self._is_stopped = threading.Event()
         self._failure: BaseException | None = None
@@ -85,25 +86,25 @@ class BackgroundSender:
         self._thread.start()
 
     def send(self, step: StepUpdate, *, sequence: int) -> None:
-        """Put a step into the queue."""
-        self._until(lambda: self._try_put((sequence, step)))
-        self._last_taken = sequence
+        """Queue a step."""
+        self._wait_until(lambda: self._try_put((sequence, step)))
+        self._last_accepted = sequence
 
     def wait_for(self, sequence: int) -> None:
-        """Wait until the servers have a step and all before it; others may be on their way."""
-        wanted = min(sequence, self._last_taken)
-        self._until(lambda: self._last_pushed >= wanted)
+        """Wait until the servers have a step and all before it."""
+        wanted = min(sequence, self._last_accepted)
+        self._wait_until(lambda: self._last_pushed >= wanted)
 
     def flush(self) -> None:
-        """Wait until the queue is empty and all is answered."""
-        self._until(lambda: self._queue.unfinished_tasks == 0)
+        """Wait until the queue is empty and all pushes are acknowledged."""
+        self._wait_until(lambda: self._queue.unfinished_tasks == 0)
 
     def num_pending(self) -> int:
-        """Return how many steps wait or are on their way."""
+        """Return the number of steps that are queued or being pushed."""
         return self._queue.unfinished_tasks
 
     def close(self) -> None:
-        """End the thread after the push that it is at."""
+        """Stop the thread after its current push."""
         self._is_stopped.set()
         self._thread.join()
 
@@ -114,48 +115,48 @@ class BackgroundSender:
             return False
         return True
 
-    def _until(self, is_done: Callable[[], bool]) -> None:
-        """Wait, unless the thread has failed."""
+    def _wait_until(self, is_done: Callable[[], bool]) -> None:
+        """Wait for a condition; raises the error of the thread if it has failed."""
         while not is_done():
             if self._failure is not None:
                 raise self._failure
             if not self._thread.is_alive():
-                raise RuntimeError("the sender has been closed")
+                raise RuntimeError("the sender is closed")
             self._is_stopped.wait(0.001)
 
     def _run(self) -> None:
         try:
             while not self._is_stopped.is_set():
-                taken = self._take()
-                if taken:
-                    push_merged(self._client, taken, self._rule)
-                    self._last_pushed = taken[-1][0]
-                for _ in taken:
+                steps = self._next_steps()
+                if steps:
+                    push_merged(self._client, steps, self._rule)
+                    self._last_pushed = steps[-1][0]
+                for _ in steps:
                     self._queue.task_done()
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
-            self._failure = error  # raised again by whoever sends or flushes
+            self._failure = error  # raised by send, flush and wait_for
 
-    def _take(self) -> list[tuple[int, StepUpdate]]:
-        taken: list[tuple[int, StepUpdate]] = []
+    def _next_steps(self) -> list[tuple[int, StepUpdate]]:
+        steps: list[tuple[int, StepUpdate]] = []
         try:
-            taken.append(self._queue.get(timeout=0.05))
-            # What some servers may have already goes alone: half of a merged step cannot be done.
-            while len(taken) < self._num_merged and taken[-1][0] > self._client.last_known:
-                taken.append(self._queue.get_nowait())
+            steps.append(self._queue.get(timeout=0.05))
+            # Some servers may have a repeated step already, so it must not be merged.
+            while len(steps) < self._num_merged and steps[-1][0] > self._client.last_known_sequence:
+                steps.append(self._queue.get_nowait())
         except queue.Empty:
             pass
-        return taken
+        return steps
 
 
 def push_merged(client: ParameterClient, steps: list[tuple[int, StepUpdate]], rule: Rule) -> None:
-    """Push steps as one that counts as the last of them."""
+    """Push steps as one, with the sequence of the last."""
     client.push(merge_steps([step for _, step in steps], rule), sequence=steps[-1][0])
 
 
 def build_sender(
     client: ParameterClient, mode: str, communicator: CommunicatorOptions, *, is_sgd: bool
 ) -> Sender:
-    """Return what sends as the strategy of a job wants it."""
+    """Return the sender of a mode."""
     num_merged = communicator.max_merge_var_num
     if mode == "async":
         return BackgroundSender(

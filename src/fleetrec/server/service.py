@@ -1,57 +1,40 @@
-"""What a server answers. It acts upon a request only when the request is in its journal."""
+"""Request handling of a parameter server; effects are journalled first."""
 
 import dataclasses
-import logging
-import threading
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from fleetrec.core.errors import CheckpointError
 from fleetrec.core.fault_points import fault_point
 from fleetrec.server import admin
-from fleetrec.server.cuts import LiveCut, read_commit, read_cut
-from fleetrec.server.gathers import Gathers
-from fleetrec.server.initial import take_rows
-from fleetrec.server.push import check_ids, read_event_time, read_push
-from fleetrec.server.recovery import Memory, all_or_nothing
+from fleetrec.server.cuts import read_commit, read_cut
+from fleetrec.server.durable_state import DurableState
+from fleetrec.server.initial import load_initial_rows
+from fleetrec.server.prometheus import Metrics, table_metrics
 from fleetrec.server.service_options import FINISHED, START, ServiceOptions
-from fleetrec.server.shard import Shard
-from fleetrec.server.spec import ServedModel, read_model
-from fleetrec.server.wire import Kind, Message, WireError, as_bytes, decode, encode
-from fleetrec.server.workers import Worker, Workers
-
-logger = logging.getLogger(__name__)
+from fleetrec.server.service_state import ServiceState
+from fleetrec.server.spec import read_model
+from fleetrec.server.steps import Steps
+from fleetrec.server.wire import Kind, Message, WireError, decode, json_array
 
 CHIEF = 0  # the worker that saves and loads
 
 
 class Service:
-    """One server's state behind its one lock; threads may call ``handle`` at any time."""
+    """One parameter server without its endpoint; ``handle`` is thread-safe."""
 
-    def __init__(self, memory: Memory, options: ServiceOptions) -> None:
-        self._memory = memory
-        self._options = options
-        self._changed = threading.Condition()
-        self._workers = Workers(options.num_workers)
-        self._gathers = Gathers(options.num_workers)
-        self._shard: Shard | None = None
-        self._version = 0  # rises whenever the dense part has changed
-        self._num_evictions = 0  # passes after which rows were evicted
-        self._cut = LiveCut()
-        self._finished: set[int] = set()  # workers that need this server no more
-        self.is_finished = threading.Event()  # none does
-        self._is_replaying = True
+    def __init__(self, durable: DurableState, options: ServiceOptions) -> None:
+        self._state = ServiceState(durable, options)
+        self._steps = Steps(self._state)
+        self.is_finished = self._state.is_finished
         self._handlers: dict[Kind, Callable[[Message], Message]] = {
             Kind.HELLO: self._hello,
             Kind.SETUP: self._set_up,
-            Kind.PULL: self._pull,
-            Kind.PUSH: self._push,
-            Kind.LEAVE: self._leave,
-            Kind.EVICT: self._evict,
+            Kind.PULL: self._steps.pull,
+            Kind.PUSH: self._steps.push,
+            Kind.END_PASS: self._steps.end_pass,
+            Kind.EVICT: self._steps.evict,
             Kind.GATHER: self._gather,
             Kind.WORKER_PROGRESS: self._worker_progress,
             Kind.CUT: self._make_cut,
@@ -60,370 +43,171 @@ class Service:
             **dict.fromkeys(admin.READS, self._read),
             **dict.fromkeys(admin.WRITES, self._write),
         }
-        self._recover()
+        self._state.recover(self._replay)
 
     def handle(self, message: Message) -> Message:
         """Answer a request; raises WireError for one that does not fit."""
         if message.kind not in self._handlers:
-            raise WireError(f"{message.kind.name} is no request")
+            raise WireError(f"{message.kind.name} is not a request")
         return self._handlers[message.kind](message)
 
-    def num_held(self) -> int:
-        """Return how many pushes wait for their step."""
-        with self._changed:
-            return self._workers.num_held()
+    def num_pending(self) -> int:
+        """Return the number of pushes that wait for their step."""
+        with self._state.changed:
+            return self._state.workers.num_pending()
 
-    def _recover(self) -> None:
-        snapshot = self._memory.snapshot()
-        if snapshot is not None:
-            self._load_state(self._memory.state(), snapshot)
-        num_records = 0
-        for record in self._memory.records():
-            fault_point("replay")
-            self._replay(decode(record))
-            num_records += 1
-        self._is_replaying = False
-        if snapshot is not None or num_records:
-            logger.info("recovered: %s and %d records", snapshot or "no snapshot", num_records)
+    def metrics(self) -> Metrics:
+        """Return metrics of the server and of every table."""
+        state = self._state
+        with state.changed:
+            tables = state.require_shard().stats() if state.is_set_up else {}
+            return {
+                **table_metrics(tables, ("rows", "candidates", "bytes")),
+                "steps_total": float(max(0, state.version - 1)),
+                "journal_bytes": float(state.journal_bytes),
+            }
 
-    def _replay(self, message: Message) -> None:
+    def _replay(self, record: bytes) -> None:
+        fault_point("replay")
+        message = decode(record)
         if message.kind == Kind.APPLY:
-            self._apply_held(message)
-        elif message.kind == Kind.GATHER:
-            self._bring(message)
+            self._steps.apply_pending(message)
+        elif message.kind == Kind.GATHER:  # without waiting for the other workers
+            self._add_contribution(message)
         else:
             self.handle(message)
 
-    def _journal(self, message: Message) -> None:
-        if not self._is_replaying:
-            self._memory.append(encode(message) if message.content is None else message.content)
-
-    # Who is there, and what is served.
+    # Workers.
 
     def _hello(self, message: Message) -> Message:
-        """Tell a worker where it stands; with an incarnation, the worker takes its place."""
-        with self._changed:
-            worker = self._workers.of(message.worker)
+        """Return a worker's last push; a higher incarnation replaces the worker's process."""
+        state = self._state
+        with state.changed:
+            worker = state.workers.of(message.worker)
             if message.incarnation > worker.incarnation:
-                self._journal(message)
-                self._workers.enter(message.worker, message.incarnation)
-                if message.worker == CHIEF:  # a save of the process before it is over
-                    self._cut.drop()
+                state.journal(message)
+                state.workers.register(message.worker, message.incarnation)
+                if message.worker == CHIEF:  # the replaced process cannot finish its save
+                    state.cut.drop()
+            status = {"is_set_up": state.is_set_up, "num_passes": state.workers.num_passes}
+            start = state.gathers.contribution(0, START, message.worker)
             return Message(
                 kind=Kind.OK,
                 incarnation=worker.incarnation,
                 sequence=worker.sequence,
                 arrays=[
                     np.frombuffer(worker.progress, np.uint8),
-                    as_bytes(
-                        {
-                            "is_set_up": self._shard is not None,
-                            "num_passes": self._workers.num_passes,
-                        }
-                    ),
-                    np.frombuffer(self._gathers.part_of(0, START, message.worker), np.uint8),
+                    json_array(status),
+                    np.frombuffer(start, np.uint8),
                 ],
             )
 
     def _worker_progress(self, _: Message) -> Message:
-        """Return the progress of every worker in what is held."""
-        with self._changed:
-            found = self._workers.applied()
+        """Return every worker's progress in the current state."""
+        with self._state.changed:
+            found = self._state.workers.applied()
         return Message(kind=Kind.OK, arrays=[np.frombuffer(one, np.uint8) for one in found])
 
+    def _gather(self, message: Message) -> Message:
+        """Add a worker's contribution to an all-gather; answers when all have contributed."""
+        state = self._state
+        name, number = message.text(0), message.sequence
+        with state.changed:
+            if not state.gathers.has(number, name, message.worker):
+                state.workers.of(message.worker)
+                state.journal(message)
+                self._add_contribution(message)
+                state.changed.notify_all()
+            if name == FINISHED:
+                return Message(kind=Kind.OK)
+            waiting = state.wait(
+                lambda: not state.gathers.missing(number, name),
+                lambda: state.gathers.missing(number, name),
+            )
+            if waiting is not None:
+                return waiting
+            contents = state.gathers.result(number, name)
+            arrays = [np.frombuffer(content, np.uint8) for content in contents]
+            return Message(kind=Kind.OK, arrays=arrays)
+
+    def _add_contribution(self, message: Message) -> None:
+        if message.text(0) == FINISHED:
+            self._state.finish(message.worker)
+            return
+        content = message.array(1, np.uint8).tobytes()
+        self._state.gathers.add(message.sequence, message.text(0), message.worker, content)
+
+    # The model.
+
     def _set_up(self, message: Message) -> Message:
+        """Create the shard of a model; later calls must describe the same model."""
+        state = self._state
         model = read_model(message)
         dense_P = message.array(1, np.float32)
-        first, last = self._options.portion.part_of(model.num_dense)
+        first, last = state.options.shard.part_of(model.num_dense)
         if len(dense_P) != last - first:
-            raise WireError(f"expected {last - first} dense numbers, got {len(dense_P)}")
-        with self._changed:
-            if self._shard is not None:
-                differences = self._shard.model.differences(model)
+            raise WireError(f"expected {last - first} dense weights, got {len(dense_P)}")
+        with state.changed:
+            if state.is_set_up:
+                differences = state.require_shard().model.differences(model)
                 if differences:
                     raise WireError(
                         f"the server holds another model: {', '.join(differences)} differ; "
                         "give it an empty folder, or the job that it was started with"
                     )
                 return Message(kind=Kind.OK)
-            self._journal(message)
-            self._build(model, torch.from_numpy(dense_P.copy()))
-            if self._options.initial is not None:
-                take_rows(self._held(), self._options.initial)
-            self._changed.notify_all()
-        return Message(kind=Kind.OK)
-
-    def _build(self, model: ServedModel, dense_P: torch.Tensor) -> None:
-        self._shard = Shard(model, self._options.portion, dense_P)
-        self._version = 1
-
-    def _held(self) -> Shard:
-        if self._shard is None:
-            raise WireError("the server has not been told what it serves; worker 0 does that")
-        return self._shard
-
-    # Steps.
-
-    def _pull(self, message: Message) -> Message:
-        """Answer with rows and dense numbers; in training, of the step that the worker is at."""
-        shard = self._held()
-        if len(message.arrays) != len(shard.stores) + 1:
-            raise WireError(f"expected ids of {len(shard.stores)} tables")
-        ids = [message.array(place + 1, np.int64) for place in range(len(shard.stores))]
-        for store, ids_N in zip(shard.stores.values(), ids, strict=True):
-            check_ids(store, ids_N)
-        known = message.array(0, np.uint64)
-        if len(known) != 2:
-            raise WireError("expected the version that is known, and whether news are wanted")
-        is_training = message.sequence > 0
-        with self._changed:
-            if is_training:
-                worker = self._workers.check_alive(message.worker, message.incarnation)
-                waiting = self._wait_for_step(message, worker)
-                if waiting is not None:
-                    return waiting
-            rows = shard.read(ids, as_new=is_training)
-            version, wants_dense = map(int, known)
-            if not wants_dense or version == self._version:
-                dense_P = np.zeros(0, np.float32)
-            else:
-                version, dense_P = self._version, shard.dense.weights_P.numpy().copy()
-            fault_point("pull")
-            return Message(
-                kind=Kind.OK,
-                incarnation=shard.dense.num_steps,
-                sequence=version,
-                arrays=[dense_P, *rows],
-            )
-
-    def _wait_for_step(self, message: Message, worker: Worker) -> Message | None:
-        if self._held().model.mode != "sync":
-            return None
-        if message.sequence not in (worker.sequence, worker.sequence + 1):
-            raise WireError(
-                f"worker {message.worker} asks for step {message.sequence}, but its last push is "
-                f"{worker.sequence}"
-            )
-        if worker.held is None or message.sequence == worker.sequence:
-            return None  # a worker that was restarted makes its step again, from the same rows
-        self._workers.set_ready(message.worker)
-        self._apply_if_complete()
-        return self._wait(lambda: worker.held is None, self._workers.waited_for)
-
-    def _push(self, message: Message) -> Message:
-        shard = self._held()
-        push = read_push(message, shard.stores, num_dense=len(shard.dense))
-        with self._changed:
-            worker = self._workers.check_alive(message.worker, message.incarnation)
-            if message.sequence <= worker.sequence:
-                return Message(kind=Kind.OK)  # it came before; the answer was lost
-            is_next = message.sequence == worker.sequence + 1 and worker.held is None
-            if shard.model.mode == "sync" and not is_next:
-                raise WireError(
-                    f"worker {message.worker}: push {message.sequence} does not follow "
-                    f"{worker.sequence}"
-                )
-            fault_point("push")
-            self._journal(message)
-            fault_point("push_logged")
-            if shard.model.mode == "sync":
-                self._workers.hold(message.worker, message.sequence, push)
-            else:
-                with all_or_nothing():
-                    shard.apply([push])
-                self._version += 1
-                self._workers.note(message.worker, message.sequence, push.progress)
-                self._snapshot_if_due()
-            fault_point("push_done")
-        return Message(kind=Kind.OK)
-
-    def _leave(self, message: Message) -> Message:
-        """Note that a worker has no more data in a pass; answers when nobody has."""
-        number = message.sequence
-        with self._changed:
-            self._workers.check_alive(message.worker, message.incarnation)
-            if number < self._workers.num_passes:
-                return Message(kind=Kind.OK)
-            self._workers.leave(message.worker)
-            fault_point("leave")
-            self._apply_if_complete(number)
-            waiting = self._wait(lambda: self._workers.num_passes > number, self._workers.not_left)
-            return waiting or Message(kind=Kind.OK)
-
-    def _apply_if_complete(self, number: int = 0) -> None:
-        """Make the step if nobody is waited for; ``number`` is the pass that a worker leaves."""
-        ends_pass = not self._workers.not_left()
-        if self._workers.waited_for() or not (ends_pass or self._workers.has_held()):
-            return
-        done = Message(kind=Kind.APPLY, sequence=number + 1 if ends_pass else 0)
-        fault_point("step")
-        self._journal(done)
-        fault_point("step_logged")
-        self._apply_held(done)
-        fault_point("step_done")
-        self._snapshot_if_due()
-        self._changed.notify_all()
-
-    def _apply_held(self, done: Message) -> None:
-        pushes = self._workers.take_held()
-        if pushes:
-            with all_or_nothing():
-                self._held().apply(pushes)
-            self._version += 1
-        if done.sequence > 0:
-            self._workers.end_pass(done.sequence - 1)
-
-    def _wait(
-        self, is_done: Callable[[], bool], waited_for: Callable[[], list[int]]
-    ) -> Message | None:
-        """Wait with patience; then return an answer that says for whom."""
-        if self._changed.wait_for(is_done, timeout=self._options.patience_s):
-            return None
-        return Message(kind=Kind.WAIT, arrays=[np.array(waited_for(), np.uint32)])
-
-    def _evict(self, message: Message) -> Message:
-        """Evict rows after pass ``sequence``, once."""
-        shard = self._held()
-        now = read_event_time(message)
-        with self._changed:
-            if message.sequence >= self._num_evictions:
-                self._journal(message)
-                with all_or_nothing():
-                    shard.evict(now=now)
-                self._num_evictions = message.sequence + 1
-        return Message(kind=Kind.OK)
-
-    def _gather(self, message: Message) -> Message:
-        name = message.text(0)
-        with self._changed:
-            if not self._gathers.has(message.sequence, name, message.worker):
-                self._workers.of(message.worker)
-                self._journal(message)
-                self._bring(message)
-                self._changed.notify_all()
-            if name == FINISHED:
-                return Message(kind=Kind.OK)
-            waiting = self._wait(
-                lambda: not self._gathers.missing(message.sequence, name),
-                lambda: self._gathers.missing(message.sequence, name),
-            )
-            if waiting is not None:
-                return waiting
-            brought = self._gathers.result(message.sequence, name)
-            return Message(
-                kind=Kind.OK, arrays=[np.frombuffer(content, np.uint8) for content in brought]
-            )
-
-    def _bring(self, message: Message) -> None:
-        if message.text(0) == FINISHED:
-            self._finish(message.worker)
-            return
-        content = message.array(1, np.uint8).tobytes()
-        self._gathers.bring(message.sequence, message.text(0), message.worker, content)
-
-    def _finish(self, *workers: int) -> None:
-        self._finished.update(workers)
-        if len(self._finished) == self._options.num_workers:
-            self.is_finished.set()
-
-    # Whole tables and the whole dense part.
-
-    def _make_cut(self, message: Message) -> Message:
-        """Fix what is held now, so that it can be written while steps go on."""
-        shard = self._held()
-        request = read_cut(message, shard)
-        with self._changed:
-            self._workers.check_alive(message.worker, message.incarnation)
-            self._journal(message)
-            self._cut.make(shard, request, progress=self._workers.applied())
-            return self._cut.describe()
-
-    def _save(self, message: Message) -> Message:
-        return self._cut.write(message, timeout_s=self._options.patience_s)
-
-    def _commit(self, message: Message) -> Message:
-        shard = self._held()
-        request = read_commit(message, shard)
-        with self._changed:
-            self._workers.check_alive(message.worker, message.incarnation)
-            self._journal(message)
-            self._cut.finish(shard, request)
-            self._snapshot_if_due()
+            state.journal(message)
+            shard = state.build_shard(model, torch.from_numpy(dense_P.copy()))
+            if state.options.initial is not None:
+                load_initial_rows(shard, state.options.initial)
+            state.changed.notify_all()
         return Message(kind=Kind.OK)
 
     def _read(self, message: Message) -> Message:
-        """Answer a request that changes nothing."""
-        shard = self._held()
-        with self._changed:
+        """Answer an admin request that changes nothing."""
+        shard = self._state.require_shard()
+        with self._state.changed:
             answer = admin.READS[message.kind](shard, message)
-            return dataclasses.replace(answer, sequence=self._version)
+            return dataclasses.replace(answer, sequence=self._state.version)
 
     def _write(self, message: Message) -> Message:
-        """Replace tables or the dense part; a snapshot replaces a record of it."""
-        shard = self._held()
-        with self._changed:
-            if self._workers.has_held():
-                raise WireError("a step is being made; tables are replaced between passes")
-            self._cut.drop()
+        """Replace tables or the dense part; made durable by a snapshot, not by the journal."""
+        state = self._state
+        shard = state.require_shard()
+        with state.changed:
+            if state.workers.num_pending() > 0:
+                raise WireError("a step is pending; tables can be replaced between passes only")
+            state.cut.drop()
             admin.WRITES[message.kind](shard, message)
-            self._version += 1
-            self._save_state()
+            state.version += 1
+            state.save_snapshot()
         return Message(kind=Kind.OK)
 
-    def figures(self) -> dict[str, float | dict[str, float]]:
-        """Return figures for those who watch: of the server, and by table."""
-        with self._changed:
-            tables = {} if self._shard is None else self._shard.stats()
-            by_table = {
-                f"table_{key}": {name: float(its[key]) for name, its in tables.items()}
-                for key in ("rows", "candidates", "bytes")
-            }
-            return {
-                **by_table,
-                "steps_total": float(max(0, self._version - 1)),
-                "journal_bytes": float(self._memory.num_bytes),
-            }
+    # Saving.
 
-    # Snapshots of all this.
+    def _make_cut(self, message: Message) -> Message:
+        """Fix the current state, so that it can be written while steps go on."""
+        state = self._state
+        shard = state.require_shard()
+        request = read_cut(message, shard)
+        with state.changed:
+            state.workers.check_alive(message.worker, message.incarnation)
+            state.journal(message)
+            state.cut.make(shard, request, progress=state.workers.applied())
+            return state.cut.describe()
 
-    def _snapshot_if_due(self) -> None:
-        if self._is_replaying or self._workers.has_held() or self._cut.is_live:
-            return
-        # A journal may become as long as what would replace it: so at most half of all writing is
-        # snapshots, however large the tables are.
-        if self._memory.num_bytes > max(self._options.snapshot_bytes, self._memory.snapshot_bytes):
-            try:
-                self._save_state()
-            except OSError as error:  # nothing is lost: the journal before it is still there
-                logger.warning("no snapshot could be written: %s; trying again later", error)
+    def _save(self, message: Message) -> Message:
+        """Write the files of the cut; takes no lock, so that steps go on."""
+        return self._state.cut.write(message, timeout_s=self._state.options.wait_timeout_s)
 
-    def _save_state(self) -> None:
-        """Write a snapshot; between steps only, for it has no place for pushes that are held."""
-        shard = self._held()
-        state: dict[str, Any] = {
-            "model": shard.model.to_plain(),
-            "portion": [shard.portion.index, shard.portion.count],
-            "version": self._version,
-            "num_evictions": self._num_evictions,
-            "workers": self._workers.to_plain(),
-            "gathers": self._gathers.to_plain(),
-            "finished": sorted(self._finished),
-        }
-        self._memory.save(shard.write, state)
-
-    def _load_state(self, state: dict[str, Any], snapshot: Path) -> None:
-        portion = self._options.portion
-        if state["portion"] != [portion.index, portion.count]:
-            raise CheckpointError(
-                f"{snapshot}: is of server {state['portion'][0]} of {state['portion'][1]}, this is "
-                f"{portion.index} of {portion.count}; start from a checkpoint instead"
-            )
-        model = ServedModel.model_validate(state["model"])
-        first, last = portion.part_of(model.num_dense)
-        self._build(model, torch.zeros(last - first))
-        self._held().read_folder(snapshot)
-        self._version = state["version"]
-        self._num_evictions = state["num_evictions"]
-        self._workers.load(state["workers"])
-        self._gathers.load(state["gathers"])
-        self._finish(*state["finished"])
+    def _commit(self, message: Message) -> Message:
+        """Commit the cut after publishing, or drop it."""
+        state = self._state
+        shard = state.require_shard()
+        request = read_commit(message, shard)
+        with state.changed:
+            state.workers.check_alive(message.worker, message.incarnation)
+            state.journal(message)
+            state.cut.finish(shard, request)
+            state.save_snapshot_if_due()
+        return Message(kind=Kind.OK)

@@ -1,20 +1,20 @@
-"""How a server keeps what it holds, and the meetings that it knows by name."""
+"""Options of a service, and the gathers with a fixed name."""
 
 import dataclasses
 
 from fleetrec.embedding.sharding import TableShard
 
-START = "start"  # the meeting before the first step, once the chief has loaded what there is
-FINISHED = "finished"  # a meeting that nobody waits for
-PATIENCE_S = 5.0  # that a request may wait for others before it is told for whom
+START = "start"  # the gather before the first step, after the chief has loaded
+FINISHED = "finished"  # workers contribute to it when they have finished, without waiting
+WAIT_TIMEOUT_S = 5.0  # of a request for other workers, until it is answered with WAIT
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """How a server keeps what it holds."""
+    """Which shard a service holds, of which run, and when it writes snapshots."""
 
-    portion: TableShard
+    shard: TableShard
     num_workers: int
-    initial: str | None = None  # a checkpoint with whose rows a new server begins
-    snapshot_bytes: int = 1 << 28  # of journal, after which a snapshot replaces it
-    patience_s: float = PATIENCE_S
+    initial: str | None = None  # checkpoint with the initial rows
+    snapshot_bytes: int = 1 << 28  # of journal, above which a snapshot replaces it
+    wait_timeout_s: float = WAIT_TIMEOUT_S

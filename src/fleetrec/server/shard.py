@@ -1,6 +1,6 @@
-"""What one server holds: a shard of every table, and a part of the dense network."""
+"""One server's shard of every table, and its slice of the dense weights."""
 
-# Shape suffixes: N ids, D width of a row, P numbers of this server.
+# Shape suffixes: N ids, D width of a row, P dense weights of this server.
 
 import dataclasses
 import json
@@ -29,34 +29,38 @@ TABLES = "tables"
 
 
 class Shard:
-    """Rows and numbers, and how they are updated. Calls must not overlap."""
+    """Tables and dense weights of a server. Not thread-safe."""
 
-    def __init__(self, model: ServedModel, portion: TableShard, dense_P: Tensor) -> None:
+    def __init__(self, model: ServedModel, table_shard: TableShard, dense_P: Tensor) -> None:
         self.model = model
-        self.portion = portion
-        self.stores = build_stores(model, portion)
-        self.dense = DensePart(model, portion, dense_P)
+        self.table_shard = table_shard
+        self.stores = build_stores(model, table_shard)
+        self.dense = DensePart(model, table_shard, dense_P)
 
     def read(self, ids: Sequence[Array], *, as_new: bool) -> list[Array]:
-        """Return rows_ND and is_there_N of every table, one after the other."""
+        """Return rows_ND and is_there_N of every table, in the order of tables.
+
+        With ``as_new``, an id that gets a row at once is returned as it will be created; other
+        missing rows are zeros. Nothing is created.
+        """
         answer: list[Array] = []
         for store, ids_N in zip(self.stores.values(), ids, strict=True):
             answer += store.table.read(ids_N, as_new=as_new)
         return answer
 
     def apply(self, pushes: Sequence[Push]) -> None:
-        """Make one step of pushes that belong together: their mean, by the number of samples."""
+        """Apply the pushes of one step: their mean, weighted by the number of samples."""
         total = sum(push.num_samples for push in pushes)
-        shares = [push.num_samples / total for push in pushes]
-        for place, store in enumerate(self.stores.values()):
-            tables = [push.tables[place] for push in pushes]
+        weights = [push.num_samples / total for push in pushes]
+        for index, store in enumerate(self.stores.values()):
+            tables = [push.tables[index] for push in pushes]
             for push, rows in zip(pushes, tables, strict=True):
                 store.table.see(rows.ids_N, rows.shows_N, rows.clicks_N, now=push.event_time)
-            ids_N, grads_ND = _merged(tables, shares)
+            ids_N, grads_ND = _concatenate(tables, weights)
             if len(ids_N):
-                rate = row_rate(self.model.table_optimizer(place), self.dense.num_steps)
-                store.table.push(ids_N, grads_ND, lr=self.model.tables[place].row_rate(rate))
-        self.dense.apply(_mean([push.grads_P for push in pushes], shares))
+                rate = row_rate(self.model.table_optimizer(index), self.dense.num_steps)
+                store.table.push(ids_N, grads_ND, lr=self.model.tables[index].row_rate(rate))
+        self.dense.apply(_weighted_mean([push.grads_P for push in pushes], weights))
 
     def evict(self, *, now: int) -> None:
         """Evict rows by the rules of their tables, at event time ``now``."""
@@ -81,7 +85,7 @@ class Shard:
             store.load_rows(stored)
 
     def cut(self, *, least: Mapping[str, int]) -> "ShardCut":
-        """Fix the state of this moment, with tables of at least these versions."""
+        """Fix the current state; table versions are at least those of ``least``."""
         return ShardCut(
             tables={n: s.cut(least=least.get(n, 0)) for n, s in self.stores.items()},
             stats=self.stats(),
@@ -90,7 +94,7 @@ class Shard:
         )
 
     def write(self, directory: Path) -> None:
-        """Write everything into a new folder, for this server alone."""
+        """Write the whole state into a new folder, in a format for this server only."""
         for name, store in self.stores.items():
             folder = directory / TABLES / name
             folder.mkdir(parents=True)
@@ -98,7 +102,9 @@ class Shard:
         counts = {name: store.table.stats() for name, store in self.stores.items()}
         (directory / COUNTS_FILE).write_text(json.dumps(counts))
         state = {key: value.clone() for key, value in self.dense.state().items()}
-        (directory / DENSE_FILE).write_bytes(save(state))  # a full disk is an OSError here
+        (directory / DENSE_FILE).write_bytes(
+            save(state)
+        )  # raises OSError on a full disk; save_file does not
 
     def read_folder(self, directory: Path) -> None:
         """Load what ``write`` wrote."""
@@ -114,26 +120,26 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardCut:
-    """What a server held at one moment; tables are written while steps go on."""
+    """The state of a server at one moment; tables are written while steps go on."""
 
     tables: Mapping[str, TableCut]
     stats: Mapping[str, Mapping[str, int]]
-    fingerprints: Mapping[str, str | None]  # of the snapshots that deltas would build on
+    fingerprints: Mapping[str, str | None]  # of the parent snapshots of deltas
     dense: Mapping[str, Tensor]
 
 
-def _merged(tables: Sequence[RowPush], shares: Sequence[float]) -> tuple[Array, Array]:
-    """Put the gradients of several workers behind each other; the table sums them by id."""
+def _concatenate(tables: Sequence[RowPush], weights: Sequence[float]) -> tuple[Array, Array]:
+    """Return ids and weighted gradients of all pushes; the table sums them by id."""
     if len(tables) == 1:
         grads_MD = tables[0].grads_MD
         return tables[0].ids_N[: len(grads_MD)], grads_MD
     ids = [rows.ids_N[: len(rows.grads_MD)] for rows in tables]
-    grads = [rows.grads_MD * np.float32(share) for rows, share in zip(tables, shares, strict=True)]
+    grads = [rows.grads_MD * np.float32(w) for rows, w in zip(tables, weights, strict=True)]
     return np.concatenate(ids), np.concatenate(grads)
 
 
-def _mean(grads: Sequence[Array], shares: Sequence[float]) -> Tensor:
-    mean_P = grads[0] * np.float32(shares[0])
-    for grads_P, share in zip(grads[1:], shares[1:], strict=True):
-        mean_P += grads_P * np.float32(share)
+def _weighted_mean(grads: Sequence[Array], weights: Sequence[float]) -> Tensor:
+    mean_P = grads[0] * np.float32(weights[0])
+    for grads_P, weight in zip(grads[1:], weights[1:], strict=True):
+        mean_P += grads_P * np.float32(weight)
     return torch.from_numpy(mean_P)

@@ -1,4 +1,4 @@
-"""What the servers of a run hold: the tables, the dense network, and how both are updated."""
+"""The model that servers hold: tables, dense weights and their optimizers."""
 
 from typing import Literal
 
@@ -11,15 +11,15 @@ from fleetrec.embedding.sharding import TableShard
 from fleetrec.embedding.table import RowOptimizer, TableConfig
 from fleetrec.server.wire import Message, WireError
 
-Mode = Literal["sync", "async"]  # pushes are held for one step, or applied as they arrive
+Mode = Literal["sync", "async"]  # one step of all pushes, or every push as it arrives
 
 
 class ServedModel(Options):
-    """What the servers of one run hold together; the same for all of them.
+    """The model of a run, the same on all servers.
 
-    ``dense_sizes`` counts the trained numbers of the dense network by optimizer; they lie one
-    optimizer after the other. ``table_optimizers`` names the optimizer of every table by its index;
-    empty: the first of all.
+    ``dense_sizes`` is the number of trained dense weights per optimizer; the flat vector of dense
+    weights is ordered by optimizer. ``table_optimizers`` has the index of the optimizer of every
+    table; if empty, all tables use the first.
     """
 
     tables: tuple[TableConfig, ...]
@@ -32,7 +32,7 @@ class ServedModel(Options):
     @model_validator(mode="after")
     def _check_sizes(self) -> "ServedModel":
         if len(self.dense_sizes) != len(self.optimizers) or min(self.dense_sizes) < 0:
-            raise ValueError("dense_sizes: expected one number of at least 0 for every optimizer")
+            raise ValueError("dense_sizes: expected one size of at least 0 for every optimizer")
         if self.table_optimizers and len(self.table_optimizers) != len(self.tables):
             raise ValueError("table_optimizers: expected one index for every table")
         if any(not 0 <= index < len(self.optimizers) for index in self.table_optimizers):
@@ -41,22 +41,22 @@ class ServedModel(Options):
 
     @property
     def num_dense(self) -> int:
-        """Return how many numbers of the dense network are trained."""
+        """Return the number of trained dense weights."""
         return sum(self.dense_sizes)
 
     def table_optimizer(self, index: int) -> OptimizerOptions:
-        """Return the optimizer of a table by the index of the table."""
+        """Return the optimizer of the table at ``index``."""
         return self.optimizers[self.table_optimizers[index] if self.table_optimizers else 0]
 
     def row_optimizer(self, index: int) -> RowOptimizer:
-        """Return the optimizer of the rows of a table."""
+        """Return the row optimizer of the table at ``index``."""
         options = self.table_optimizer(index)
         return self.tables[index].row_optimizer(options.name, options.settings)
 
     def dense_segments(self, shard: TableShard) -> list[tuple[int, int, int]]:
-        """Return (optimizer, first, last) of the dense numbers of one server.
+        """Return (optimizer, first, last) for every part of one server's dense weights.
 
-        Positions count from the beginning of all numbers of that optimizer.
+        Positions count from the first weight of that optimizer.
         """
         begin, end = shard.part_of(self.num_dense)
         segments = []
@@ -75,15 +75,15 @@ class ServedModel(Options):
 
 
 def read_model(message: Message) -> ServedModel:
-    """Return the model that a message describes."""
+    """Return the model of a SETUP message."""
     try:
-        return ServedModel.model_validate(message.plain())
+        return ServedModel.model_validate(message.json())
     except (ValidationError, ValueError) as error:
-        raise WireError(f"the description of the model is wrong: {error}") from error
+        raise WireError(f"SETUP: the model is not valid: {error}") from error
 
 
 def build_stores(model: ServedModel, shard: TableShard) -> dict[str, NativeStore]:
-    """Return one shard of every table, empty."""
+    """Return one empty shard of every table."""
     return {
         table.name: NativeStore(table, model.row_optimizer(index), seed=model.seed, shard=shard)
         for index, table in enumerate(model.tables)

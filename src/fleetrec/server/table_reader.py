@@ -1,4 +1,4 @@
-"""Rows of tables that another process serves, for a program of one's own."""
+"""Client of ``fleetrec serve-table`` for use in your own programs."""
 
 # Shape suffixes: N ids.
 
@@ -15,13 +15,13 @@ from fleetrec.server.wire import Kind, Message
 
 
 class TableReader:
-    """Looks rows up at a server that holds whole tables, as ``fleetrec serve-table`` does.
+    """Looks up rows on a server that holds whole tables, such as ``fleetrec serve-table``.
 
     Args:
         endpoint: host:port of the server.
-        token: What the server asks for in FLEETREC_TOKEN.
-        authority: Certificates to believe (PEM), if the server speaks TLS.
-        give_up_s: How long to try without an answer.
+        token: The server's FLEETREC_TOKEN.
+        authority: Root certificates (PEM), if the server uses TLS.
+        give_up_s: How long to retry without an answer.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class TableReader:
             token=token, authority=authority, deadline_s=give_up_s, give_up_s=give_up_s
         )
         self._client = ServerClient(endpoint, options)
-        described = self._client.ask(Message(kind=Kind.STATS)).plain()["model"]["tables"]
-        self.dims: dict[str, int] = {table["name"]: table["dim"] for table in described}
+        tables = self._client.call(Message(kind=Kind.STATS)).json()["model"]["tables"]
+        self.dims: dict[str, int] = {table["name"]: table["dim"] for table in tables}
 
     def __enter__(self) -> Self:
         return self
@@ -46,24 +46,24 @@ class TableReader:
         self.close()
 
     def read(self, table: str, ids_N: npt.ArrayLike) -> Rows:
-        """Return the rows of some ids, zeros for those that are not there, and which those are."""
+        """Return rows and a mask of ids that have one; the other rows are zeros."""
         if table not in self.dims:
             known = ", ".join(self.dims)
             raise ConfigError([f"no table is called {table!r}; the server has {known}"])
         wanted_N = np.ascontiguousarray(ids_N, np.int64)
         nothing = np.zeros(0, np.int64)
         ids = [wanted_N if name == table else nothing for name in self.dims]
-        news = np.zeros(2, np.uint64)  # of the dense network: none are wanted
-        answer = self._client.ask(Message(kind=Kind.PULL, arrays=[news, *ids]))
-        place = 1 + 2 * list(self.dims).index(table)
+        no_dense = np.zeros(2, np.uint64)
+        answer = self._client.call(Message(kind=Kind.PULL, arrays=[no_dense, *ids]))
+        index = 1 + 2 * list(self.dims).index(table)
         return Rows(
-            rows_ND=answer.array(place, np.float32, columns=self.dims[table]),
-            is_there_N=answer.array(place + 1, np.uint8).astype(bool),
+            rows_ND=answer.array(index, np.float32, columns=self.dims[table]),
+            is_there_N=answer.array(index + 1, np.uint8).astype(bool),
         )
 
     def stats(self) -> dict[str, dict[str, Any]]:
-        """Return rows, bytes and other figures of every table."""
-        found: dict[str, dict[str, Any]] = self._client.ask(Message(kind=Kind.STATS)).plain()
+        """Return statistics of every table, such as rows and bytes."""
+        found: dict[str, dict[str, Any]] = self._client.call(Message(kind=Kind.STATS)).json()
         return found["tables"]
 
     def close(self) -> None:

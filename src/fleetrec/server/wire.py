@@ -1,7 +1,7 @@
-"""Messages between workers and servers: a fixed header, then arrays as they lie in memory.
+"""Messages between workers and servers: a fixed header, then raw arrays.
 
-docs/formats/server-wire.md describes every byte. Nothing in a message can run code, and no length
-is believed before it was compared with what is there.
+docs/formats/server-wire.md has the format. Decoding runs no code from a message, and checks every
+length against the bytes that are there.
 """
 
 import dataclasses
@@ -31,13 +31,13 @@ _ALIGNMENT = 8
 
 
 class Kind(enum.IntEnum):
-    """What a message asks for, or answers with."""
+    """Kinds of requests and answers."""
 
     HELLO = 1
     SETUP = 2
     PULL = 3
     PUSH = 4
-    LEAVE = 5
+    END_PASS = 5
     EVICT = 6
     GATHER = 7
     SAVE = 8
@@ -50,20 +50,20 @@ class Kind(enum.IntEnum):
     WORKER_PROGRESS = 15
     CUT = 16
     COMMIT = 17
-    APPLY = 64  # only in a journal: the held pushes were applied
+    APPLY = 64  # only in a journal: pending pushes are applied
     OK = 128
-    WAIT = 129  # not yet; the answer names who is being waited for
+    WAIT = 129  # not yet: other workers are missing; repeat the request
 
 
 class WireError(FleetRecError):
-    """Bytes that are no message, or a message that does not fit."""
+    """Bytes that are not a message, or a message that does not fit."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A request or an answer; ``sequence`` is what its kind says.
+    """A request or an answer; the meaning of ``sequence`` depends on the kind.
 
-    ``content`` are the bytes that a message was read from; nobody else sets it.
+    ``content`` are the encoded bytes; only ``decode`` sets it.
     """
 
     kind: Kind
@@ -73,44 +73,44 @@ class Message:
     arrays: Sequence[Array] = ()
     content: bytes | None = dataclasses.field(default=None, repr=False, compare=False)
 
-    def text(self, place: int = 0) -> str:
-        """Return an array of bytes as text."""
-        raw = self.array(place, np.uint8).tobytes()
+    def text(self, index: int = 0) -> str:
+        """Return a byte array as text."""
+        raw = self.array(index, np.uint8).tobytes()
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
-            raise WireError(f"array {place}: expected text in UTF-8") from error
+            raise WireError(f"array {index}: expected text in UTF-8") from error
 
-    def plain(self, place: int = 0) -> Any:
-        """Return an array of bytes as the JSON that it is."""
+    def json(self, index: int = 0) -> Any:
+        """Return the parsed JSON of a byte array."""
         try:
-            return json.loads(self.text(place))
+            return json.loads(self.text(index))
         except (ValueError, RecursionError) as error:
-            raise WireError(f"array {place}: expected JSON: {error}") from error
+            raise WireError(f"array {index}: expected JSON: {error}") from error
 
-    def array(self, place: int, kind: type, *, columns: int | None = None) -> Array:
-        """Return one array, which must be of this type and, with ``columns``, a matrix."""
-        if place >= len(self.arrays):
-            raise WireError(f"expected more than {place} arrays, got {len(self.arrays)}")
-        found = self.arrays[place]
+    def array(self, index: int, kind: type, *, columns: int | None = None) -> Array:
+        """Return an array; checks its type, and with ``columns`` that it is a matrix."""
+        if index >= len(self.arrays):
+            raise WireError(f"expected more than {index} arrays, got {len(self.arrays)}")
+        found = self.arrays[index]
         num_dims = 1 if columns is None else 2
         if found.dtype != np.dtype(kind) or found.ndim != num_dims:
             raise WireError(
-                f"array {place}: expected {np.dtype(kind)} of {num_dims} dimension(s), "
+                f"array {index}: expected {np.dtype(kind)} of {num_dims} dimension(s), "
                 f"got {found.dtype} of {found.ndim}"
             )
         if columns is not None and found.shape[1] != columns:
-            raise WireError(f"array {place}: expected {columns} columns, got {found.shape[1]}")
+            raise WireError(f"array {index}: expected {columns} columns, got {found.shape[1]}")
         return found
 
 
-def as_bytes(value: Any) -> Array:
-    """Return plain data as the array of bytes that carries its JSON."""
+def json_array(value: Any) -> Array:
+    """Return a value as a byte array of JSON."""
     return text_array(json.dumps(value))
 
 
 def text_array(text: str) -> Array:
-    """Return text as an array of bytes."""
+    """Return text as a byte array."""
     return np.frombuffer(text.encode(), np.uint8)
 
 
@@ -137,25 +137,27 @@ def encode(message: Message) -> bytes:
 
 
 def decode(content: bytes) -> Message:
-    """Read a message; its arrays are views of ``content``."""
+    """Decode a message; its arrays are views of ``content``."""
     if len(content) < _HEADER.size:
         raise WireError(f"expected at least {_HEADER.size} bytes, got {len(content)}")
     magic, version, kind, worker, incarnation, sequence, num_arrays, zero = _HEADER.unpack_from(
         content
     )
     if magic != MAGIC or zero:
-        raise WireError("these bytes are no message between workers and servers")
+        raise WireError("not a message between workers and servers")
     if version != VERSION:
-        raise WireError(f"message of version {version}, expected {VERSION}; use one release")
+        raise WireError(
+            f"message of version {version}, expected {VERSION}; use the same release everywhere"
+        )
     if kind not in Kind.__members__.values() or num_arrays > MAX_ARRAYS:
         raise WireError(f"message of unknown kind {kind}, or with {num_arrays} arrays")
     arrays = []
-    at = _HEADER.size
+    offset = _HEADER.size
     for _ in range(num_arrays):
-        array, at = _decode_array(content, at)
+        array, offset = _decode_array(content, offset)
         arrays.append(array)
-    if at != len(content):
-        raise WireError(f"{len(content) - at} bytes behind the last array")
+    if offset != len(content):
+        raise WireError(f"{len(content) - offset} bytes after the last array")
     return Message(
         kind=Kind(kind),
         worker=worker,
@@ -166,29 +168,29 @@ def decode(content: bytes) -> Message:
     )
 
 
-def cut(content: bytes) -> Iterator[bytes]:
-    """Yield a message in pieces that a stream carries well."""
+def split_chunks(content: bytes) -> Iterator[bytes]:
+    """Yield a message in chunks for a gRPC stream."""
     for begin in range(0, len(content), CHUNK_BYTES):
         yield content[begin : begin + CHUNK_BYTES]
 
 
-def _decode_array(content: bytes, at: int) -> tuple[Array, int]:
-    if len(content) - at < _ARRAY.size:
-        raise WireError("the message ends within an array")
-    code, num_dims, zero, columns, rows = _ARRAY.unpack_from(content, at)
-    at += _ARRAY.size
+def _decode_array(content: bytes, offset: int) -> tuple[Array, int]:
+    if len(content) - offset < _ARRAY.size:
+        raise WireError("the message ends inside an array")
+    code, num_dims, zero, columns, rows = _ARRAY.unpack_from(content, offset)
+    offset += _ARRAY.size
     if code >= len(_TYPES) or num_dims not in (1, 2) or zero or (num_dims == 1 and columns != 1):
-        raise WireError(f"an impossible array: type {code}, {num_dims} dimensions")
+        raise WireError(f"array header is not valid: type {code}, {num_dims} dimensions")
     kind = _TYPES[code]
-    num_bytes = rows * columns * kind.itemsize  # whole numbers of Python cannot wrap around
+    num_bytes = rows * columns * kind.itemsize  # Python integers cannot overflow
     padded = num_bytes + -num_bytes % _ALIGNMENT
-    if padded > len(content) - at:
-        raise WireError(f"an array of {num_bytes} bytes, but {len(content) - at} are left")
-    array = np.frombuffer(content, kind, count=rows * columns, offset=at)
-    return array.reshape(rows, columns) if num_dims == 2 else array, at + padded
+    if padded > len(content) - offset:
+        raise WireError(f"an array of {num_bytes} bytes, but {len(content) - offset} are left")
+    array = np.frombuffer(content, kind, count=rows * columns, offset=offset)
+    return array.reshape(rows, columns) if num_dims == 2 else array, offset + padded
 
 
 def _type_of(array: Array) -> int:
     if array.dtype not in _TYPES or array.ndim not in (1, 2):
-        raise WireError(f"a message holds no {array.dtype} of {array.ndim} dimensions")
+        raise WireError(f"cannot encode an array of {array.dtype} with {array.ndim} dimensions")
     return _TYPES.index(array.dtype)

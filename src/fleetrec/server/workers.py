@@ -1,4 +1,4 @@
-"""What a server knows of its workers: what each has pushed, and for whom a step waits."""
+"""A server's view of its workers: their last pushes, and which ones a step waits for."""
 
 import base64
 import dataclasses
@@ -11,29 +11,29 @@ from fleetrec.server.wire import WireError
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Worker:
-    """One worker: its last push, and where its data stands behind it."""
+    """One worker: its last push, and the progress that came with it."""
 
     incarnation: int = 0
     sequence: int = 0
     progress: bytes = b""
-    applied: bytes = b""  # the progress of the last push that was applied
-    held: Push | None = None  # in sync: the last push, until the step is applied
-    is_ready: bool = False  # its last push has reached all servers
-    has_left: bool = False  # it has no more data in this pass
+    applied: bytes = b""  # progress of the last applied push
+    pending: Push | None = None  # in sync: the last push, until its step is applied
+    is_ready: bool = False  # all servers have its last push
+    has_ended_pass: bool = False  # it has no more data in this pass
 
 
 class Workers:
-    """All workers of a run, and the rule by which their pushes become one step.
+    """All workers of a run, and the rule that makes one step of their pushes (``sync``).
 
-    A push is held until every worker that has not left the pass is ready: it says so by asking for
-    the rows of its next batch, which it does only when all servers have its push. So if a worker
-    dies between two servers, no server has applied the step, and the worker can make it again
-    from the same rows.
+    A push stays pending until every worker in the pass is ready. A worker becomes ready by pulling
+    rows for its next step, which it does only when all servers have its push. So if a worker dies
+    between pushes to two servers, no server has applied the step, and the restarted worker can
+    repeat it from the same rows.
     """
 
     def __init__(self, num_workers: int) -> None:
         self._workers = [Worker() for _ in range(num_workers)]
-        self.num_passes = 0  # all workers have left the passes with lower numbers
+        self.num_passes = 0  # passes that all workers have ended
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -44,13 +44,13 @@ class Workers:
             raise WireError(f"worker {index} of {len(self._workers)} does not exist")
         return self._workers[index]
 
-    def enter(self, index: int, incarnation: int) -> None:
-        """Note that a worker lives again; an older process of the same number is out."""
+    def register(self, index: int, incarnation: int) -> None:
+        """Register a new process of a worker; requests of older ones are refused."""
         worker = self.of(index)
         worker.incarnation = max(worker.incarnation, incarnation)
 
     def check_alive(self, index: int, incarnation: int) -> Worker:
-        """Return a worker, if it is not one that was replaced."""
+        """Return a worker; raises WireError if a newer process has replaced the caller."""
         worker = self.of(index)
         if incarnation != worker.incarnation:
             raise WireError(
@@ -58,63 +58,59 @@ class Workers:
             )
         return worker
 
-    def hold(self, index: int, sequence: int, push: Push) -> None:
-        """Keep a push until its step is applied."""
+    def hold_push(self, index: int, sequence: int, push: Push) -> None:
+        """Keep a push as pending until its step is applied."""
         worker = self.of(index)
-        worker.sequence, worker.progress, worker.held = sequence, push.progress, push
+        worker.sequence, worker.progress, worker.pending = sequence, push.progress, push
 
-    def note(self, index: int, sequence: int, progress: bytes) -> None:
-        """Note a push that was applied at once."""
+    def record_push(self, index: int, sequence: int, progress: bytes) -> None:
+        """Record a push that was applied immediately."""
         worker = self.of(index)
         worker.sequence, worker.progress, worker.applied = sequence, progress, progress
 
     def set_ready(self, index: int) -> None:
-        """Note that the last push of a worker has reached all servers."""
+        """Record that all servers have the last push of a worker."""
         self.of(index).is_ready = True
 
-    def leave(self, index: int) -> None:
-        """Note that a worker has no more data in this pass."""
-        self.of(index).has_left = True
+    def end_pass(self, index: int) -> None:
+        """Record that a worker has no more data in this pass."""
+        self.of(index).has_ended_pass = True
 
-    def waited_for(self) -> list[int]:
-        """Return the workers without whom the step cannot be applied."""
-        return [i for i, w in enumerate(self._workers) if not (w.is_ready or w.has_left)]
+    def missing(self) -> list[int]:
+        """Return the workers that the step still waits for."""
+        return [i for i, w in enumerate(self._workers) if not (w.is_ready or w.has_ended_pass)]
 
-    def not_left(self) -> list[int]:
+    def in_pass(self) -> list[int]:
         """Return the workers that still have data in this pass."""
-        return [i for i, worker in enumerate(self._workers) if not worker.has_left]
+        return [i for i, worker in enumerate(self._workers) if not worker.has_ended_pass]
 
-    def has_held(self) -> bool:
-        """Tell whether a push waits for its step."""
-        return self.num_held() > 0
+    def num_pending(self) -> int:
+        """Return the number of pending pushes."""
+        return sum(worker.pending is not None for worker in self._workers)
 
-    def num_held(self) -> int:
-        """Return how many pushes wait for their step."""
-        return sum(worker.held is not None for worker in self._workers)
-
-    def take_held(self) -> list[Push]:
-        """Return the pushes of the step, in the order of workers, and begin the next step."""
-        held = [worker.held for worker in self._workers if worker.held is not None]
+    def take_pending(self) -> list[Push]:
+        """Return the pushes of the step in rank order, and start the next step."""
+        pending = [worker.pending for worker in self._workers if worker.pending is not None]
         for worker in self._workers:
             worker.applied = worker.progress
-            worker.held = None
+            worker.pending = None
             worker.is_ready = False
-        return held
+        return pending
 
     def applied(self) -> list[bytes]:
-        """Return the progress of every worker behind its last push that was applied."""
+        """Return the progress of every worker's last applied push."""
         return [worker.applied for worker in self._workers]
 
-    def end_pass(self, number: int) -> None:
-        """Begin the pass behind ``number``, in which all workers take part again."""
+    def start_next_pass(self, number: int) -> None:
+        """Start the pass after ``number``, with all workers."""
         self.num_passes = number + 1
         for worker in self._workers:
-            worker.has_left = False
+            worker.has_ended_pass = False
             worker.is_ready = False
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what outlives the process; nothing may be held."""
-        assert not self.has_held()
+        """Return the state for a snapshot; no push may be pending."""
+        assert self.num_pending() == 0
         return {
             "passes": self.num_passes,
             "workers": [
@@ -128,7 +124,7 @@ class Workers:
         }
 
     def load(self, plain: Mapping[str, Any]) -> None:
-        """Take up what ``to_plain`` returned."""
+        """Load a state of ``to_plain``."""
         self.num_passes = plain["passes"]
         self._workers = [
             Worker(

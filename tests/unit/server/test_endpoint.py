@@ -1,6 +1,9 @@
-"""Who is let in, and what becomes of bytes that are no request."""
+"""Tokens, TLS, and bytes that are not a request."""
 
+import contextlib
 import hashlib
+import shutil
+import subprocess
 
 import grpc
 import hypothesis.strategies as st
@@ -9,34 +12,42 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from fleetrec.core.errors import ConfigError
-from fleetrec.embedding.remote_lookup import RowUpdate, UniqueIds
-from fleetrec.server.client import ServerError
-from fleetrec.server.endpoint import METHOD, SERVICE, TOKEN_KEY, Security, check_address
+from fleetrec.server.client import ClientOptions, ServerClient, ServerError
+from fleetrec.server.endpoint import (
+    METHOD,
+    SERVICE,
+    TOKEN_KEY,
+    Endpoint,
+    Security,
+    check_address,
+)
 from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, encode
-from unit.server.serving import MODEL, TOKEN, linked, make_step, serving
+from unit.server.serving import (
+    MODEL,
+    TOKEN,
+    connected,
+    make_rows,
+    make_service,
+    make_step,
+    serving,
+)
 
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory):
     """A server that holds something."""
-    with serving(tmp_path_factory.mktemp("held")) as endpoints:
-        with linked(endpoints) as link:
-            link.set_up(np.arange(MODEL.num_dense, dtype=np.float32))
-            link.enter()
-            link.push(make_step({"t": make_rows([1, 2], [[1, 1], [2, 2]])}), sequence=1)
+    with serving(tmp_path_factory.mktemp("state")) as endpoints:
+        with connected(endpoints) as client:
+            client.set_up(np.arange(MODEL.num_dense, dtype=np.float32))
+            client.register()
+            client.push(make_step({"t": make_rows([1, 2], [[1, 1], [2, 2]])}), sequence=1)
         yield endpoints[0]
-
-
-def make_rows(ids, grads):
-    counts = np.ones(len(ids), np.uint32)
-    seen = UniqueIds(ids_N=np.array(ids, np.int64), shows_N=counts, clicks_N=counts)
-    return RowUpdate(ids=seen, grads_MD=np.array(grads, np.float32))
 
 
 def digest(endpoint):
     """Everything that the server holds."""
-    with linked([endpoint]) as link:
-        parts = [*link.dump("t"), *link.dump("u"), *link.dense_state().values()]
+    with connected([endpoint]) as client:
+        parts = [*client.dump("t"), *client.dump("u"), *client.dense_state().values()]
     return hashlib.sha256(b"".join(part.tobytes() for part in parts)).digest()
 
 
@@ -77,7 +88,7 @@ def push_arrays(**changed):
     """The arrays of a push that fits, but for what is changed."""
     arrays = {
         "progress": np.zeros(0, U8),
-        "figures": np.array([1, 0], U64),
+        "counts": np.array([1, 0], U64),
         "dense": np.zeros(5, F32),
         "ids": np.array([7], I64),
         "shows": np.ones(1, U32),
@@ -92,7 +103,7 @@ def push_arrays(**changed):
 
 
 WRONG = {
-    "no samples": {"figures": np.array([0, 0], U64)},
+    "no samples": {"counts": np.array([0, 0], U64)},
     "too few dense": {"dense": np.zeros(4, F32)},
     "another width": {"grads": np.zeros((1, 3), F32)},
     "more gradients than ids": {"grads": np.zeros((2, 2), F32)},
@@ -121,16 +132,19 @@ def test_a_piece_that_is_too_large_is_refused(endpoint):
 
 def test_another_model_is_refused(endpoint):
     other = MODEL.model_copy(update={"seed": 1})
-    with linked([endpoint], model=other) as link, pytest.raises(ServerError, match="seed differ"):
-        link.set_up(np.zeros(MODEL.num_dense, np.float32))
+    with (
+        connected([endpoint], model=other) as client,
+        pytest.raises(ServerError, match="seed differ"),
+    ):
+        client.set_up(np.zeros(MODEL.num_dense, np.float32))
 
 
 def test_a_worker_that_was_replaced_is_refused(endpoint):
-    with linked([endpoint]) as old, linked([endpoint]) as new:
-        old.enter()
-        standing = new.enter()
+    with connected([endpoint]) as old, connected([endpoint]) as new:
+        old.register()
+        known = new.register()
         with pytest.raises(ServerError, match="was replaced"):
-            old.push(make_step(), sequence=standing.sequence + 1)
+            old.push(make_step(), sequence=known.sequence + 1)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:7000", "example.org:7000", "10.0.0.1:7000"])
@@ -140,3 +154,21 @@ def test_other_machines_need_a_token(address):
     check_address(address, Security(token=TOKEN))
     check_address("127.0.0.1:7000", Security())
     check_address("[::1]:7000", Security())
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
+def test_a_client_with_the_certificate_connects_by_tls(tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command, *names, *files], check=True, capture_output=True)
+    service, durable = make_service(tmp_path / "state")
+    security = Security(token=TOKEN, certificate=certificate, key=key)
+    options = ClientOptions(token=TOKEN, authority=certificate, deadline_s=30)
+    with (
+        contextlib.closing(durable),
+        Endpoint(service, "localhost:0", security=security, num_workers=1) as endpoint,
+        contextlib.closing(ServerClient(f"localhost:{endpoint.port}", options)) as client,
+    ):
+        assert client.call(Message(kind=Kind.HELLO)).sequence == 0

@@ -1,14 +1,11 @@
-"""What a server remembers, and what it refuses to believe."""
+"""Records come back in order; damage is distinguished from a torn tail."""
 
 import errno
 import os
 
 import pytest
 
-from fleetrec.core.errors import UnavailableError
-from fleetrec.server import recovery
 from fleetrec.server.journal import JournalError, JournalWriter, read_journal, segment_path
-from fleetrec.server.recovery import Memory
 from fleetrec.server.wire import Kind, Message, encode
 
 RECORDS = [encode(Message(kind=Kind.HELLO, sequence=i)) for i in range(5)]
@@ -30,7 +27,7 @@ def test_records_come_back_in_order(tmp_path, durability):
 
 
 @pytest.mark.parametrize("num_bytes", [1, 7, 8, 9, 30])
-def test_a_torn_tail_is_cut_off(tmp_path, num_bytes):
+def test_a_torn_tail_is_truncated(tmp_path, num_bytes):
     path = write(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-num_bytes])
@@ -39,11 +36,11 @@ def test_a_torn_tail_is_cut_off(tmp_path, num_bytes):
     assert len(path.read_bytes()) < len(whole) - num_bytes + 1
 
 
-def test_damage_in_front_of_sound_records_is_refused(tmp_path):
+def test_damage_in_front_of_valid_records_is_refused(tmp_path):
     path = write(tmp_path)
-    for place in range(8, path.stat().st_size - len(RECORDS[-1]) - 8):
+    for offset in range(8, path.stat().st_size - len(RECORDS[-1]) - 8):
         content = bytearray(path.read_bytes())
-        content[place] ^= 255
+        content[offset] ^= 255
         damaged = tmp_path / "damaged"
         damaged.mkdir(exist_ok=True)
         segment_path(damaged, 1).write_bytes(content)
@@ -51,7 +48,7 @@ def test_damage_in_front_of_sound_records_is_refused(tmp_path):
             list(read_journal(damaged, first=1))
 
 
-def test_a_missing_file_is_noticed(tmp_path):
+def test_a_missing_segment_is_an_error(tmp_path):
     for number in (1, 2, 3):
         write(tmp_path, number=number)
     segment_path(tmp_path, 2).unlink()
@@ -59,7 +56,7 @@ def test_a_missing_file_is_noticed(tmp_path):
         list(read_journal(tmp_path, first=1))
 
 
-def test_a_torn_file_that_is_not_the_last_is_refused(tmp_path):
+def test_a_torn_segment_that_is_not_the_last_is_refused(tmp_path):
     path = write(tmp_path)
     write(tmp_path, number=2)
     path.write_bytes(path.read_bytes()[:-1])
@@ -67,15 +64,7 @@ def test_a_torn_file_that_is_not_the_last_is_refused(tmp_path):
         list(read_journal(tmp_path, first=1))
 
 
-def test_two_servers_cannot_share_a_folder(tmp_path):
-    memory = Memory(tmp_path, durability="process")
-    with pytest.raises(UnavailableError, match="another server uses this folder"):
-        Memory(tmp_path, durability="process")
-    memory.close()
-    Memory(tmp_path, durability="process").close()
-
-
-def test_a_file_that_could_not_be_begun_leaves_nothing(tmp_path, monkeypatch):
+def test_a_segment_that_cannot_be_created_leaves_no_file(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -85,22 +74,3 @@ def test_a_file_that_could_not_be_begun_leaves_nothing(tmp_path, monkeypatch):
             JournalWriter(tmp_path, 1, durability="process")
     assert not list(tmp_path.iterdir())
     assert write(tmp_path).exists()
-
-
-def test_a_server_that_starts_on_a_full_disk_waits_for_room(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(recovery, "ROOM_S", 0.0)
-    writing = os.write
-    attempts = iter(range(3))
-
-    def fail_at_first(descriptor, content):
-        if next(attempts, None) is not None:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return writing(descriptor, content)
-
-    monkeypatch.setattr(os, "write", fail_at_first)
-    memory = Memory(tmp_path, durability="process")
-    assert list(memory.records()) == []
-    memory.append(RECORDS[0])
-    memory.close()
-    assert list(read_journal(tmp_path, first=1)) == RECORDS[:1]
-    assert caplog.text.count("cannot serve yet") == 3

@@ -1,217 +1,99 @@
-"""A server's state, across its own death, without a wire."""
-
-import errno
-import os
-import tempfile
+"""Registration, setup, all-gathers and admin requests, across restarts."""
 
 import numpy as np
 import pytest
 
-from fleetrec.core.errors import CheckpointError
-from fleetrec.embedding.remote_lookup import UniqueIds
-from fleetrec.embedding.sharding import TableShard
-from fleetrec.server.push import Push, RowPush
-from fleetrec.server.service_options import START
-from fleetrec.server.wire import Kind, Message, WireError, as_bytes, text_array
-from unit.server.serving import MODEL, make_service
-
-SYNC = MODEL.model_copy(update={"mode": "sync"})
+from fleetrec.server.service_options import FINISHED, START
+from fleetrec.server.wire import Kind, Message, WireError, json_array
+from unit.server.serving import MODEL, SYNC, RunningService, make_service
 
 
-class Held:
-    """A service that can be killed and started again."""
-
-    def __init__(self, directory, *, model=MODEL, num_workers=1, **options):
-        self._make = lambda: make_service(directory, num_workers=num_workers, **options)
-        self.service, self.memory = self._make()
-        first, last = TableShard(index=0, count=1).part_of(model.num_dense)
-        arrays = [as_bytes(model.to_plain()), np.zeros(last - first, np.float32)]
-        self.ask(Kind.SETUP, arrays=arrays)
-        for worker in range(num_workers):
-            self.ask(Kind.HELLO, worker=worker, incarnation=1)
-
-    def restart(self):
-        self.memory.close()
-        self.service, self.memory = self._make()
-
-    def ask(self, kind, **fields):
-        return self.service.handle(Message(kind=kind, **fields))
-
-    def push(self, sequence, *, grad=1.0, worker=0, num_samples=1):
-        counts = np.ones(1, np.uint32)
-        none = np.zeros(0, np.uint32)
-        push = Push(
-            progress=b"%d" % sequence,
-            num_samples=num_samples,
-            event_time=0,
-            grads_P=np.full(MODEL.num_dense, grad, np.float32),
-            tables=[
-                RowPush(
-                    ids_N=np.array([7]),
-                    shows_N=counts,
-                    clicks_N=counts,
-                    grads_MD=np.full((1, 2), grad, np.float32),
-                ),
-                RowPush(
-                    ids_N=np.zeros(0, np.int64),
-                    shows_N=none,
-                    clicks_N=none,
-                    grads_MD=np.zeros((0, 3), np.float32),
-                ),
-            ],
-        )
-        return self.service.handle(push.to_message(worker=worker, incarnation=1, sequence=sequence))
-
-    def pull(self, sequence, *, worker=0):
-        arrays = [np.array([0, 1], np.uint64), np.array([7]), np.zeros(0, np.int64)]
-        return self.ask(Kind.PULL, worker=worker, incarnation=1, sequence=sequence, arrays=arrays)
-
-    def dense(self):
-        return self.ask(Kind.DENSE).array(1, np.float32).tolist()
-
-    def rows(self):
-        return self.ask(Kind.DUMP, arrays=[as_bytes("t")[1:-1]]).arrays[1].tolist()
+def test_a_server_without_a_model_asks_for_it(tmp_path):
+    service, durable = make_service(tmp_path)
+    with pytest.raises(WireError, match="worker 0 sends it with SETUP"):
+        service.handle(Message(kind=Kind.STATS))
+    assert service.metrics()["steps_total"] == 0.0
+    durable.close()
 
 
-def test_a_journal_grows_as_long_as_the_snapshot_that_would_replace_it(tmp_path):
-    held = Held(tmp_path, snapshot_bytes=1)
-
-    def newest():
-        (path,) = tmp_path.glob("snapshot-*")
-        return path
-
-    held.push(1)
-    first = newest()
-    size = sum(path.stat().st_size for path in first.rglob("*") if path.is_file())
-    sequence = 1
-    while newest() == first:
-        assert held.memory.num_bytes <= size
-        held.restart()  # which remembers how large the snapshot is, but begins a new file
-        for _ in range(100):
-            sequence += 1
-            held.push(sequence)
-    assert held.dense() == [-float(sequence)] * MODEL.num_dense
+def test_an_answer_is_not_a_request(tmp_path):
+    running = RunningService(tmp_path)
+    for kind in (Kind.OK, Kind.WAIT, Kind.APPLY):
+        with pytest.raises(WireError, match=f"{kind.name} is not a request"):
+            running.call(kind)
 
 
-@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 30])
-def test_a_push_is_applied_once_also_after_a_restart(tmp_path, snapshot_bytes):
-    held = Held(tmp_path, snapshot_bytes=snapshot_bytes)
-    held.push(1)
-    held.push(1)
-    rows, dense = held.rows(), held.dense()
-    assert dense == [-1.0] * MODEL.num_dense
-    held.restart()
-    held.push(1)
-    assert (held.rows(), held.dense()) == (rows, dense)
-    answer = held.ask(Kind.HELLO)
-    assert (answer.sequence, answer.array(0, np.uint8).tobytes()) == (1, b"1")
+def test_a_model_is_set_up_once(tmp_path):
+    running = RunningService(tmp_path)
+    running.push(1)
+    dense_P = np.ones(MODEL.num_dense, np.float32)
+    running.call(Kind.SETUP, arrays=[json_array(MODEL.to_plain()), dense_P])
+    assert running.dense() == [-1.0] * MODEL.num_dense
+    other = MODEL.model_copy(update={"seed": 1})
+    with pytest.raises(WireError, match="the server holds another model: seed differ"):
+        running.call(Kind.SETUP, arrays=[json_array(other.to_plain()), dense_P])
 
 
-def test_a_step_waits_for_all_workers(tmp_path):
-    held = Held(tmp_path, model=SYNC, num_workers=2)
-    held.push(1, worker=0, grad=1.0, num_samples=3)
-    waiting = held.pull(2, worker=0)
+def test_a_model_with_too_few_dense_weights_is_refused(tmp_path):
+    service, durable = make_service(tmp_path)
+    arrays = [json_array(MODEL.to_plain()), np.zeros(4, np.float32)]
+    with pytest.raises(WireError, match="expected 5 dense weights, got 4"):
+        service.handle(Message(kind=Kind.SETUP, arrays=arrays))
+    durable.close()
+
+
+def test_a_gather_survives_a_restart(tmp_path):
+    running = RunningService(tmp_path, num_workers=2)
+    waiting = running.gather(0, b"a")
     assert (waiting.kind, waiting.arrays[0].tolist()) == (Kind.WAIT, [1])
-    assert held.dense() == [0.0] * MODEL.num_dense
-    held.push(1, worker=1, grad=5.0, num_samples=1)
-    assert held.dense() == [0.0] * MODEL.num_dense  # worker 1 may yet die between two servers
-    assert held.pull(2, worker=1).kind == Kind.OK
-    assert held.dense() == [-2.0] * MODEL.num_dense  # (3 * 1 + 1 * 5) / 4
+    running.restart()
+    assert [part.tobytes() for part in running.gather(1, b"b").arrays] == [b"a", b"b"]
+    assert [part.tobytes() for part in running.gather(0, b"c").arrays] == [b"a", b"b"]
+
+
+def test_a_restarted_worker_gets_its_initial_progress(tmp_path):
+    running = RunningService(tmp_path, num_workers=2)
+    assert running.gather(0, b"epoch 3", name=START, number=0).kind == Kind.WAIT
+    running.restart()
+    answers = [running.call(Kind.HELLO, worker=worker) for worker in (0, 1)]
+    assert [answer.array(2, np.uint8).tobytes() for answer in answers] == [b"epoch 3", b""]
+    assert answers[0].json(1) == {"is_set_up": True, "num_passes": 0}
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_worker_makes_its_step_again_from_the_same_rows(tmp_path, is_restarted):
-    held = Held(tmp_path, model=SYNC, num_workers=2)
-    before = held.pull(1, worker=0).arrays[1].tolist()
-    held.push(1, worker=0)
-    held.push(1, worker=1)
-    held.pull(2, worker=1)
+def test_a_server_is_finished_when_all_workers_are(tmp_path, is_restarted):
+    running = RunningService(tmp_path, num_workers=2)
+    assert running.gather(0, b"", name=FINISHED).kind == Kind.OK
     if is_restarted:
-        held.restart()
-    again = held.pull(1, worker=0)
-    assert (again.kind, again.arrays[1].tolist()) == (Kind.OK, before)
-    held.push(1, worker=0, grad=100.0)  # a repetition, whatever it says
-    held.pull(2, worker=1)
-    assert held.pull(2, worker=0).kind == Kind.OK
-    assert held.dense() == [-1.0] * MODEL.num_dense
+        running.restart()
+    assert not running.service.is_finished.is_set()
+    running.gather(1, b"", name=FINISHED)
+    assert running.service.is_finished.is_set()
 
 
-def test_workers_that_have_left_are_not_waited_for(tmp_path):
-    held = Held(tmp_path, model=SYNC, num_workers=2)
-    assert held.ask(Kind.LEAVE, worker=1, incarnation=1).kind == Kind.WAIT
-    held.push(1, worker=0)
-    assert held.pull(2, worker=0).kind == Kind.OK
-    assert held.dense() == [-1.0] * MODEL.num_dense
-    assert held.ask(Kind.LEAVE, worker=0, incarnation=1).kind == Kind.OK
-    held.restart()
-    assert held.ask(Kind.LEAVE, worker=1, incarnation=1).kind == Kind.OK
-    held.push(2, worker=0)
-    assert held.pull(3, worker=0).kind == Kind.WAIT  # a new pass, in which worker 1 takes part
+def test_the_progress_of_workers_is_that_of_applied_pushes(tmp_path):
+    running = RunningService(tmp_path, model=SYNC, num_workers=2)
+    running.push(1, worker=0)
+    running.push(1, worker=1)
+    assert running.service.num_pending() == 2
+    assert [one.tobytes() for one in running.call(Kind.WORKER_PROGRESS).arrays] == [b"", b""]
+    running.call(Kind.END_PASS, worker=0, incarnation=1)
+    running.call(Kind.END_PASS, worker=1, incarnation=1)
+    assert [one.tobytes() for one in running.call(Kind.WORKER_PROGRESS).arrays] == [b"1", b"1"]
 
 
-def test_a_push_that_skips_one_is_refused(tmp_path):
-    held = Held(tmp_path, model=SYNC)
-    with pytest.raises(WireError, match="push 2 does not follow 0"):
-        held.push(2)
+def test_tables_cannot_be_replaced_while_a_step_is_pending(tmp_path):
+    running = RunningService(tmp_path, model=SYNC)
+    running.push(1)
+    with pytest.raises(WireError, match="a step is pending"):
+        running.call(Kind.CLEAR)
 
 
-def test_a_meeting_outlives_the_server(tmp_path):
-    held = Held(tmp_path, num_workers=2)
-
-    def bring(worker, content):
-        arrays = [np.frombuffer(b"name", np.uint8), np.frombuffer(content, np.uint8)]
-        return held.ask(Kind.GATHER, worker=worker, sequence=1, arrays=arrays)
-
-    assert bring(0, b"a").arrays[0].tolist() == [1]
-    held.restart()
-    assert [part.tobytes() for part in bring(1, b"b").arrays] == [b"a", b"b"]
-    assert [part.tobytes() for part in bring(0, b"c").arrays] == [b"a", b"b"]
-
-
-def test_listed_ids_are_taken_by_place():
-    counts = np.arange(3, dtype=np.uint32)
-    listed = UniqueIds(ids_N=np.array([5, 6, 7]), shows_N=counts, clicks_N=counts)
-    assert listed.at(np.array([2, 0])).ids_N.tolist() == [7, 5]
-
-
-@pytest.mark.parametrize("model", [MODEL, SYNC])
-def test_a_snapshot_that_cannot_be_written_holds_up_nobody(tmp_path, monkeypatch, caplog, model):
-    def fail(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    held = Held(tmp_path, model=model, snapshot_bytes=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(tempfile, "mkdtemp", fail)
-        held.push(1)
-        assert held.pull(2).kind == Kind.OK
-    assert "no snapshot could be written" in caplog.text
-    dense = held.dense()
-    assert dense == [-1.0] * MODEL.num_dense
-    held.restart()
-    assert held.dense() == dense
-
-
-@pytest.mark.parametrize(
-    "name", ["state.json", "counts.json", "dense.safetensors", "sums.json", "tables/t/*"]
-)
-def test_a_damaged_snapshot_is_refused_by_name(tmp_path, name):
-    held = Held(tmp_path, snapshot_bytes=1)
-    held.push(1)
-    (path,) = tmp_path.glob(f"snapshot-*/{name}")
-    whole = path.read_bytes()
-    for place in range(0, len(whole), max(1, len(whole) // 20)):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
-        with pytest.raises(CheckpointError, match=path.parent.name):
-            held.restart()
-    path.write_bytes(whole)
-    held.restart()
-    assert held.dense() == [-1.0] * MODEL.num_dense
-
-
-def test_a_worker_learns_again_what_it_began_with(tmp_path):
-    held = Held(tmp_path, num_workers=2)
-    brought = [text_array(START), np.frombuffer(b"epoch 3", np.uint8)]
-    assert held.ask(Kind.GATHER, worker=0, arrays=brought).kind == Kind.WAIT
-    held.restart()
-    begun = [held.ask(Kind.HELLO, worker=worker).array(2, np.uint8).tobytes() for worker in (0, 1)]
-    assert begun == [b"epoch 3", b""]
+def test_cleared_tables_stay_empty_after_a_restart(tmp_path):
+    running = RunningService(tmp_path)
+    running.push(1)
+    running.call(Kind.CLEAR)
+    assert running.rows() == []
+    running.restart()
+    assert running.rows() == []
+    assert running.dense() == [-1.0] * MODEL.num_dense

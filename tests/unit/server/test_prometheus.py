@@ -1,15 +1,15 @@
-"""What those who watch a server get to see."""
+"""The metrics page of a server."""
 
 import urllib.error
 import urllib.request
 
 import pytest
 
-from fleetrec.server.figures import FiguresPage, to_text
-from unit.server.test_service import Held
+from fleetrec.server.prometheus import MetricsPage, to_text
+from unit.server.serving import RunningService
 
 
-def test_figures_are_written_as_prometheus_reads_them():
+def test_metrics_are_in_the_text_format_of_prometheus():
     text = to_text({"table_rows": {"t": 3.0, "u": 0.0}, "calls_total": 7.0})
     assert text == (
         "# TYPE fleetrec_table_rows gauge\n"
@@ -20,12 +20,12 @@ def test_figures_are_written_as_prometheus_reads_them():
     )
 
 
-def test_the_page_has_the_figures_of_now(tmp_path):
-    held = Held(tmp_path)
-    with FiguresPage(0, held.service.figures) as page:
+def test_the_page_shows_current_metrics(tmp_path):
+    running = RunningService(tmp_path)
+    with MetricsPage(0, running.service.metrics) as page:
         url = f"http://127.0.0.1:{page.port}/metrics"
         assert 'fleetrec_table_rows{table="t"} 0.0' in read(url)
-        held.push(1)
+        running.push(1)
         assert 'fleetrec_table_rows{table="t"} 1.0' in read(url)
         assert "fleetrec_steps_total 1.0" in read(url)
         with pytest.raises(urllib.error.HTTPError):

@@ -1,20 +1,28 @@
-"""Figures of a server for Prometheus: what it holds, and what goes through its door."""
+"""HTTP page with a server's metrics, in the text format of Prometheus."""
 
 import http.server
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-Figures = Mapping[str, float | Mapping[str, float]]  # of the server, or by table
+Metrics = Mapping[str, float | Mapping[str, float]]  # of the server, or by table
 
 
-def to_text(figures: Figures) -> str:
-    """Write figures as Prometheus reads them."""
+def table_metrics(stats: Mapping[str, Mapping[str, int]], keys: Sequence[str]) -> Metrics:
+    """Return ``table_<key>`` by table, from the statistics of all tables."""
+    return {
+        f"table_{key}": {table: float(values[key]) for table, values in stats.items()}
+        for key in keys
+    }
+
+
+def to_text(metrics: Metrics) -> str:
+    """Format metrics for Prometheus."""
     lines: list[str] = []
-    for name, value in figures.items():
+    for name, value in metrics.items():
         lines.append(f"# TYPE fleetrec_{name} {'counter' if name.endswith('_total') else 'gauge'}")
         if isinstance(value, Mapping):
             lines += [f'fleetrec_{name}{{table="{table}"}} {its}' for table, its in value.items()]
@@ -23,18 +31,18 @@ def to_text(figures: Figures) -> str:
     return "\n".join(lines) + "\n"
 
 
-class FiguresPage:
-    """Answers ``/metrics`` on the loopback interface until it is left."""
+class MetricsPage:
+    """Serves ``/metrics`` on the loopback interface inside a ``with`` block."""
 
-    def __init__(self, port: int, figures: Callable[[], Figures]) -> None:
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(figures))
+    def __init__(self, port: int, metrics: Callable[[], Metrics]) -> None:
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(metrics))
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="figures", daemon=True
+            target=self._server.serve_forever, name="metrics", daemon=True
         )
 
     @property
     def port(self) -> int:
-        """Return where it listens."""
+        """Return the port; with port 0, the one that the system chose."""
         return self._server.server_port
 
     def __enter__(self) -> Self:
@@ -51,15 +59,15 @@ class FiguresPage:
         self._server.server_close()
 
 
-def _handler(figures: Callable[[], Figures]) -> type[http.server.BaseHTTPRequestHandler]:
+def _handler(metrics: Callable[[], Metrics]) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
-        """Knows one page."""
+        """Answers GET /metrics."""
 
         def do_GET(self) -> None:
             if self.path != "/metrics":
-                self.send_error(404, "the figures are under /metrics")
+                self.send_error(404, "metrics are under /metrics")
                 return
-            content = to_text(figures()).encode()
+            content = to_text(metrics()).encode()
             self.send_response(200)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(content)))
@@ -67,6 +75,6 @@ def _handler(figures: Callable[[], Figures]) -> type[http.server.BaseHTTPRequest
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing: it is asked every few seconds."""
+            """Do not log requests: Prometheus sends one every few seconds."""
 
     return Handler

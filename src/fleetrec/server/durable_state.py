@@ -1,4 +1,4 @@
-"""The folder of a server: snapshots of what it holds, and the journal behind them."""
+"""The folder of a server: snapshots, and the journal of requests since the newest one."""
 
 import contextlib
 import errno
@@ -27,15 +27,15 @@ from fleetrec.server.journal import (
 logger = logging.getLogger(__name__)
 
 STATE_FILE = "state.json"
-SUMS_FILE = "sums.json"
-ROOM_S = 1.0  # between two looks whether a full disk has room
+CHECKSUMS_FILE = "sums.json"
+DISK_RETRY_S = 1.0  # between two attempts on a full disk
 _PREFIX = "snapshot-"
 
 
-class Memory:
-    """Everything by which a server that was killed goes on exactly where it was.
+class DurableState:
+    """Snapshot plus journal from which a killed server recovers.
 
-    A snapshot with number k holds all that the files of the journal below k say.
+    Snapshot k covers the journal segments below k.
     """
 
     def __init__(self, directory: Path, *, durability: Durability) -> None:
@@ -43,65 +43,65 @@ class Memory:
         self._durability: Durability = durability
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(directory)
-        for path in directory.glob(f".{_PREFIX}*"):  # what a death in the middle of save left
+        for path in directory.glob(f".{_PREFIX}*"):  # left by a crash while saving
             shutil.rmtree(path)
         self._writer: JournalWriter | None = None
-        self._snapshot_bytes = _size_of(self.snapshot())
+        self._snapshot_bytes = _size_of(self.newest_snapshot())
 
-    def snapshot(self) -> Path | None:
+    def newest_snapshot(self) -> Path | None:
         """Return the folder of the newest snapshot."""
         found = self._snapshots()
         return found[-1] if found else None
 
-    def state(self) -> dict[str, Any]:
-        """Return what the newest snapshot says beside tables and tensors, which must be sound."""
-        newest = self.snapshot()
+    def read_state(self) -> dict[str, Any]:
+        """Return the JSON state of the newest snapshot; raises CheckpointError if it is damaged."""
+        newest = self.newest_snapshot()
         assert newest is not None
-        _check_sums(newest)
+        _check_checksums(newest)
         state: dict[str, Any] = json.loads((newest / STATE_FILE).read_text(encoding="utf-8"))
         return state
 
     def records(self) -> Iterator[bytes]:
-        """Yield what was journalled since the newest snapshot, and make ready for more."""
-        newest = self.snapshot()
+        """Yield the records since the newest snapshot, then open a new segment."""
+        newest = self.newest_snapshot()
         numbers = segment_numbers(self._directory)
         first = _number(newest) if newest is not None else (numbers[0] if numbers else 1)
         yield from read_journal(self._directory, first=first)
         numbers = segment_numbers(self._directory)
-        self._begin_when_there_is_room(max([first - 1, *numbers]) + 1)
+        self._open_segment_when_disk_has_space(max([first - 1, *numbers]) + 1)
 
     @property
     def num_bytes(self) -> int:
-        """Return how long the journal has become since the newest snapshot, roughly."""
+        """Return the length of the current segment."""
         return self._journal.num_bytes
 
     @property
     def snapshot_bytes(self) -> int:
-        """Return how large the newest snapshot is."""
+        """Return the size of the newest snapshot."""
         return self._snapshot_bytes
 
     def append(self, record: bytes) -> None:
-        """Write down a record before it is acted upon."""
+        """Append a record to the journal; call this before its effect."""
         self._journal.append(record)
 
-    def save(self, write: Callable[[Path], None], state: dict[str, Any]) -> None:
-        """Publish a snapshot of all up to now, and forget the journal before it."""
+    def save_snapshot(self, write: Callable[[Path], None], state: dict[str, Any]) -> None:
+        """Publish a snapshot of the current state and delete the older journal."""
         number = self._journal.number + 1
-        self._begin(number)
+        self._open_segment(number)
 
         def fill(staging: Path) -> None:
             write(staging)
             fault_point("snapshot")
             (staging / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
-            (staging / SUMS_FILE).write_text(json.dumps(_sums(staging)), encoding="utf-8")
+            (staging / CHECKSUMS_FILE).write_text(json.dumps(_checksums(staging)), encoding="utf-8")
 
         publish(self._directory / f"{_PREFIX}{number:010d}", fill)
         fault_point("snapshot_published")
-        self._snapshot_bytes = _size_of(self.snapshot())
-        self._sweep(number)
+        self._snapshot_bytes = _size_of(self.newest_snapshot())
+        self._delete_older(number)
 
     def close(self) -> None:
-        """Close the journal and let others have the folder."""
+        """Close the journal and unlock the folder."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -112,26 +112,26 @@ class Memory:
         assert self._writer is not None, "records() comes first"
         return self._writer
 
-    def _begin_when_there_is_room(self, number: int) -> None:
-        """Wait for the end of a full disk: to end would not make room, but use up restarts."""
+    def _open_segment_when_disk_has_space(self, number: int) -> None:
+        """Retry while the disk is full: exiting would only use up restarts."""
         while True:
             try:
-                self._begin(number)
+                self._open_segment(number)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 logger.warning("cannot serve yet: %s", error)
-                time.sleep(ROOM_S)
+                time.sleep(DISK_RETRY_S)
             else:
                 return
 
-    def _begin(self, number: int) -> None:
+    def _open_segment(self, number: int) -> None:
         writer = JournalWriter(self._directory, number, durability=self._durability)
         if self._writer is not None:
             self._writer.close()
         self._writer = writer
 
-    def _sweep(self, number: int) -> None:
+    def _delete_older(self, number: int) -> None:
         drop_segments(self._directory, before=number)
         for path in self._snapshots():
             if _number(path) < number:
@@ -142,10 +142,10 @@ class Memory:
 
 
 @contextlib.contextmanager
-def all_or_nothing() -> Iterator[None]:
-    """Let what follows happen as a whole, or never: a server that is half changed must not live.
+def exit_on_partial_update() -> Iterator[None]:
+    """Exit the process if the block fails, so that a partial update is never served.
 
-    What it was to do is in the journal; its successor does it from the beginning.
+    The request is in the journal: the restarted server applies it to the state before it.
     """
     is_done = False
     try:
@@ -153,7 +153,7 @@ def all_or_nothing() -> Iterator[None]:
         is_done = True
     finally:
         if not is_done:
-            logger.exception("a step failed in the middle; the server ends and recovers")
+            logger.exception("an update failed; the server exits, to recover from its journal")
             os._exit(70)
 
 
@@ -167,18 +167,18 @@ def _number(snapshot: Path) -> int:
     return int(snapshot.name.removeprefix(_PREFIX))
 
 
-def _sums(snapshot: Path) -> dict[str, int]:
-    """Return the CRC of every file but those of tables, which have checksums of their own."""
-    files = [path for path in snapshot.iterdir() if path.is_file() and path.name != SUMS_FILE]
+def _checksums(snapshot: Path) -> dict[str, int]:
+    """Return the CRC-32 of every file except tables, which contain checksums."""
+    files = [path for path in snapshot.iterdir() if path.is_file() and path.name != CHECKSUMS_FILE]
     return {path.name: zlib.crc32(path.read_bytes()) for path in sorted(files)}
 
 
-def _check_sums(snapshot: Path) -> None:
+def _check_checksums(snapshot: Path) -> None:
     try:
-        expected: Any = json.loads((snapshot / SUMS_FILE).read_text(encoding="utf-8"))
-        found = _sums(snapshot)
+        expected: Any = json.loads((snapshot / CHECKSUMS_FILE).read_text(encoding="utf-8"))
+        found = _checksums(snapshot)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{snapshot / SUMS_FILE}: damaged: {error}") from error
+        raise CheckpointError(f"{snapshot / CHECKSUMS_FILE}: damaged: {error}") from error
     if found != expected:
         listed = expected if isinstance(expected, dict) else {}
         wrong = [name for name, crc in found.items() if crc != listed.get(name)]
@@ -192,6 +192,6 @@ def _lock(directory: Path) -> int:
     except OSError as error:
         os.close(descriptor)
         raise UnavailableError(
-            f"{directory}: another server uses this folder; give each a folder of its own"
+            f"{directory}: another server uses this folder; give every server its own"
         ) from error
     return descriptor

@@ -1,4 +1,4 @@
-"""Tables of a checkpoint, for whoever wants to look rows up; nothing changes them."""
+"""Serves the tables of a checkpoint for lookups."""
 
 import threading
 
@@ -12,17 +12,17 @@ from fleetrec.embedding.record import StoredTable
 from fleetrec.embedding.sharding import WHOLE_TABLE
 from fleetrec.embedding.table import TableConfig
 from fleetrec.server import admin
-from fleetrec.server.figures import Figures
-from fleetrec.server.push import check_ids
+from fleetrec.server.prometheus import Metrics, table_metrics
 from fleetrec.server.shard import Shard
 from fleetrec.server.spec import ServedModel
+from fleetrec.server.steps import read_ids
 from fleetrec.server.wire import Kind, Message, WireError
 
-SERVED_KINDS = (Kind.DUMP, Kind.STATS)  # beside pulls that only look
+READ_KINDS = (Kind.DUMP, Kind.STATS)  # beside PULL with sequence 0
 
 
-class ReadingService:
-    """Answers pulls that only look, dumps and figures; refuses everything else."""
+class ReadOnlyService:
+    """Answers lookups (PULL with sequence 0), DUMP and STATS; refuses all other requests."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
@@ -30,48 +30,37 @@ class ReadingService:
         self._num_rows_read = 0
 
     def handle(self, message: Message) -> Message:
-        """Answer a request; raises WireError for one that would change something."""
-        if message.kind in SERVED_KINDS:
+        """Answer a request; raises WireError for one that would change the tables."""
+        if message.kind in READ_KINDS:
             return admin.READS[message.kind](self._shard, message)
         if message.kind != Kind.PULL or message.sequence > 0:
-            raise WireError(f"{message.kind.name}: this server only lets rows be read")
-        stores = self._shard.stores
-        if len(message.arrays) != len(stores) + 1:
-            raise WireError(f"expected ids of {len(stores)} tables")
-        ids = [message.array(place + 1, np.int64) for place in range(len(stores))]
-        for store, ids_N in zip(stores.values(), ids, strict=True):
-            check_ids(store, ids_N)
+            raise WireError(f"{message.kind.name}: this server is read-only")
+        ids = read_ids(message, self._shard)
         with self._counting:
             self._num_rows_read += sum(map(len, ids))
         rows = self._shard.read(ids, as_new=False)
         return Message(kind=Kind.OK, arrays=[np.zeros(0, np.float32), *rows])
 
-    def figures(self) -> Figures:
-        """Return figures for those who watch: of the server, and by table."""
-        tables = self._shard.stats()
-        by_table = {
-            f"table_{key}": {name: float(its[key]) for name, its in tables.items()}
-            for key in ("rows", "bytes")
-        }
-        return {**by_table, "rows_read_total": float(self._num_rows_read)}
+    def metrics(self) -> Metrics:
+        """Return metrics of the server and of every table."""
+        tables = table_metrics(self._shard.stats(), ("rows", "bytes"))
+        return {**tables, "rows_read_total": float(self._num_rows_read)}
 
 
-def read_checkpoint(folder: Folder, part: str) -> ReadingService:
+def read_checkpoint(folder: Folder, part: str) -> ReadOnlyService:
     """Load the rows of all tables of one phase of a checkpoint."""
     tables = stored_tables(folder, part)
     model = ServedModel(
         tables=tuple(_config(stored) for stored in tables.values()),
         dense_sizes=(0,),
-        optimizers=(
-            OptimizerOptions(name="sgd"),
-        ),  # nothing is pushed; it has no state in the rows
+        optimizers=(OptimizerOptions(name="sgd"),),  # never used; sgd keeps no state in rows
         seed=int(folder.meta.get("job", {}).get("seed", 0)),  # hashes of ids depend on it
         mode="async",
     )
     shard = Shard(model, WHOLE_TABLE, torch.zeros(0))
     for stored in tables.values():
         shard.load_table(stored, exactly=False)
-    return ReadingService(shard)
+    return ReadOnlyService(shard)
 
 
 def _config(stored: StoredTable) -> TableConfig:
