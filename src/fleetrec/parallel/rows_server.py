@@ -202,7 +202,7 @@ class ServerDense:
 def servers_weights(session: WorkerSession) -> Iterator[None]:
     """Give the model of a worker the weights of the servers while the block runs."""
     own_P = session.flat.values()
-    session.flat.set_values(session.client.dense_state()[WEIGHTS])
+    session.flat.set_values(session.client.admin.dense_state()[WEIGHTS])
     try:
         yield
     finally:

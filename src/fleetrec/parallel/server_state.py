@@ -11,13 +11,15 @@ from torch import Tensor
 from fleetrec.core.errors import CheckpointError
 from fleetrec.embedding.record import ParentRecord, ShardRecord, TableRecord
 from fleetrec.embedding.sharding import merge_table_records, num_shards_each, sum_stats
+from fleetrec.optim.dense import follows_steps
 from fleetrec.parallel.dense_local import load_fitting_weights, load_model_weights
 from fleetrec.parallel.held_state import fitting_tables, require_table
 from fleetrec.parallel.state import STEP, DenseState, SavedModel, TableStats
 from fleetrec.parallel.worker_payload import decode_payload
 from fleetrec.parallel.worker_session import WorkerSession
+from fleetrec.server.admin_client import ServersCut
 from fleetrec.server.dense import NUM_STEPS, WEIGHTS
-from fleetrec.server.parameter_client import ParameterClient, ServersCut
+from fleetrec.server.parameter_client import ParameterClient
 from fleetrec.server.wire import Array
 
 
@@ -47,7 +49,7 @@ class ServerCut:
             name: {"shards_each": self._shards_each(name), "parent": self._fingerprint(name)}
             for name in self._cut.tables
         }
-        written = self._client.save(self._token, target, tables)
+        written = self._client.admin.save(self._token, target, tables)
         records = {
             name: merge_table_records(
                 self._client.stores[name].identity,
@@ -61,7 +63,7 @@ class ServerCut:
 
     def finish(self, *, published: bool) -> bool:
         """Let every server commit what was published; see ``StateCut.finish``."""
-        self._client.commit(self._token, published=published, fingerprints=self._fingerprints)
+        self._client.admin.commit(self._token, published=published, fingerprints=self._fingerprints)
         return published
 
     def _fingerprint(self, name: str) -> str | None:
@@ -98,14 +100,14 @@ class ServerState:
         growing = [n for n, store in self._client.stores.items() if store.config.num_rows is None]
         if not growing:
             return {}
-        found = self._client.stats()
+        found = self._client.admin.stats()
         return {name: sum_stats([one[name] for one in found]) for name in growing}
 
     def cut(self, *, parent: str | None) -> ServerCut:
         """Fix what the servers hold when they have applied all steps of this worker."""
         self._session.wait_until_applied()
         token = secrets.token_hex(8)
-        found = self._client.cut(token)
+        found = self._client.admin.cut(token)
         cut = ServerCut(self._client, found, token=token, parent=parent)
         cut.dense = self._to_tensors(found.dense)
         return cut
@@ -116,12 +118,12 @@ class ServerState:
         if self._replaces_servers:
             tables = [require_table(saved.tables, name) for name in self._client.stores]
             try:
-                self._client.load(tables, exactly=exact)
+                self._client.admin.load(tables, exactly=exact)
             except CheckpointError:
                 self.clear()
                 raise
             slots = saved.tensors.get("optimizer", {}) if exact else {}
-            self._client.set_dense(self._to_arrays(slots))
+            self._client.admin.set_dense(self._to_arrays(slots))
         self._restore_buffers()
 
     def load_variables(self, saved: SavedModel, names: Collection[str]) -> list[str]:
@@ -130,21 +132,21 @@ class ServerState:
         widths = {name: store.dim for name, store in self._client.stores.items()}
         tables = fitting_tables(widths, saved.tables, names)
         if self._replaces_servers:
-            self._client.set_dense({WEIGHTS: self._flat.values()})
-            self._client.load([saved.tables[name] for name in tables], exactly=False)
+            self._client.admin.set_dense({WEIGHTS: self._flat.values()})
+            self._client.admin.load([saved.tables[name] for name in tables], exactly=False)
         self._restore_buffers()
         return [*fit, *tables]
 
     def clear(self) -> None:
         """Delete all rows."""
         if self._replaces_servers:
-            self._client.clear()
+            self._client.admin.clear()
 
     def export_rows(self) -> dict[str, dict[str, Tensor]]:
         """Return ids and rows of every table, in the order of unsigned ids."""
         rows = {}
         for name in self._client.stores:
-            ids_N, rows_ND = self._client.dump(name)
+            ids_N, rows_ND = self._client.admin.dump(name)
             rows[name] = {"ids": torch.from_numpy(ids_N), "rows": torch.from_numpy(rows_ND)}
         return rows
 
@@ -156,7 +158,7 @@ class ServerState:
         weights = {name: t.detach().cpu().clone() for name, t in self._model.state_dict().items()}
         weights |= self._flat.by_name(dense[WEIGHTS])
         slots: dict[str, Tensor] = {}
-        if NUM_STEPS in dense:
+        if any(map(follows_steps, self._client.model.optimizers)):
             slots[STEP] = torch.tensor(int(dense[NUM_STEPS][0]))
         for key in dense.keys() - {WEIGHTS, NUM_STEPS}:
             index, _, slot = key.partition("/")

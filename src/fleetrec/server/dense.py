@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from fleetrec.embedding.sharding import TableShard
-from fleetrec.optim.dense import dense_optimizer, follows_steps
+from fleetrec.optim.dense import dense_optimizer
 from fleetrec.optim.schedule import learning_rate
 from fleetrec.server.spec import ServedModel
 
 WEIGHTS = "weights"
-NUM_STEPS = "num_steps"  # kept if an update depends on it
+NUM_STEPS = "num_steps"  # made so far; learning rates may depend on it
 
 
 class DensePart:
@@ -57,9 +57,7 @@ class DensePart:
 
     def state(self) -> dict[str, Tensor]:
         """Return the weights and optimizer slots."""
-        state = {WEIGHTS: self.weights_P}
-        if any(map(follows_steps, self._options)):
-            state[NUM_STEPS] = torch.tensor([float(self.num_steps)])
+        state = {WEIGHTS: self.weights_P, NUM_STEPS: torch.tensor([float(self.num_steps)])}
         for index, parameter in self._parameters.items():
             slots = self._optimizers[index].state.get(parameter, {})
             state |= {f"{index}/{key}": value for key, value in slots.items()}

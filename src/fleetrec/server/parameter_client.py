@@ -4,18 +4,16 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from fleetrec.core.fault_points import fault_point
 from fleetrec.core.place import Place
 from fleetrec.embedding.native_store import NativeStore
-from fleetrec.embedding.record import StoredTable
 from fleetrec.embedding.remote_lookup import Rows, RowUpdate
 from fleetrec.embedding.sharding import WHOLE_TABLE, TableShard, route
+from fleetrec.server.admin_client import AdminClient
 from fleetrec.server.client import ClientOptions, ServerGroup
-from fleetrec.server.dense import NUM_STEPS, WEIGHTS
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.routing import empty_push, split_update
 from fleetrec.server.service_options import FINISHED
@@ -48,15 +46,6 @@ class StepUpdate:
     tables: Mapping[str, RowUpdate]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ServersCut:
-    """The state of all servers at one moment; ``tables`` has one description per server."""
-
-    worker_progress: list[bytes]
-    dense: Mapping[str, Array]
-    tables: Mapping[str, Sequence[Mapping[str, Any]]]
-
-
 class ParameterClient:
     """Splits requests by server and joins the answers."""
 
@@ -65,13 +54,15 @@ class ParameterClient:
         self._incarnation = 0
         self.last_known_sequence = 0  # last push of earlier processes that any server has
         self._servers = ServerGroup(place.server_endpoints, options)
-        # Saving takes long. With its own threads and channels it does not delay steps.
-        self._admin = ServerGroup(place.server_endpoints, options)
         self.num_steps = 0  # made by the servers, as of the last pull
         self.model = model
         self._dense_P: Array | None = None
         self._versions = [0] * place.num_servers  # of the dense weights in _dense_P
         self.stores: Mapping[str, NativeStore] = build_stores(model, WHOLE_TABLE)
+        # Saving takes long. With its own threads and channels it does not delay steps.
+        self.admin = AdminClient(
+            ServerGroup(place.server_endpoints, options), model, self.stores, self._message
+        )
 
     @property
     def worker(self) -> int:
@@ -202,77 +193,10 @@ class ParameterClient:
         arrays = [text_array(FINISHED), np.zeros(0, np.uint8)]
         self._servers.call_all(self._message(Kind.GATHER, arrays=arrays))
 
-    def cut(self, token: str) -> "ServersCut":
-        """Cut the state of all servers; retries until a table has one version on all of them."""
-        least: dict[str, int] = {}
-        while True:
-            body = json_array({"token": token, "least": least})
-            answers = self._servers.call_all(self._message(Kind.CUT, arrays=[body]))
-            cuts = [_read_cut(answer) for answer in answers]
-            versions = {n: [one.tables[n]["version"] for one in cuts] for n in self.stores}
-            if all(len(set(found)) == 1 for found in versions.values()):
-                return ServersCut(
-                    worker_progress=cuts[0].worker_progress,
-                    dense=self._join_dense([one.dense for one in cuts]),
-                    tables={name: [one.tables[name] for one in cuts] for name in self.stores},
-                )
-            least = {name: max(found) for name, found in versions.items()}
-
-    def save(self, token: str, target: str, tables: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Let every server write its files of a cut; returns their records by server.
-
-        May run in another thread while steps go on.
-        """
-        body = json_array({"token": token, "target": target, "tables": tables})
-        answers = self._admin.call_all(self._message(Kind.SAVE, arrays=[body]))
-        return [answer.json()["tables"] for answer in answers]
-
-    def commit(self, token: str, *, published: bool, fingerprints: Mapping[str, str]) -> None:
-        """Commit a cut on every server, or drop it; may run in another thread, as ``save``."""
-        body = {"token": token, "published": published, "fingerprints": dict(fingerprints)}
-        self._admin.call_all(self._message(Kind.COMMIT, arrays=[json_array(body)]))
-
-    def load(self, tables: Sequence[StoredTable], *, exactly: bool) -> None:
-        """Let every server load its shard of tables: all of it, or only the weights."""
-        body = {"exactly": exactly, "tables": [stored.to_plain() for stored in tables]}
-        self._servers.call_all(self._message(Kind.LOAD, arrays=[json_array(body)]))
-
-    def clear(self) -> None:
-        """Delete all rows."""
-        self._servers.call_all(self._message(Kind.CLEAR))
-
-    def dense_state(self) -> dict[str, Array]:
-        """Return the dense weights and optimizer slots of all servers; see ``DensePart``."""
-        answers = self._servers.call_all(self._message(Kind.DENSE))
-        return self._join_dense([_dense_by_key(answer, 0) for answer in answers])
-
-    def set_dense(self, state: Mapping[str, Array]) -> None:
-        """Replace the dense weights and optimizer slots."""
-        messages = []
-        for shard in self._shards():
-            parts = self._split_dense(state, shard)
-            arrays = [json_array([*parts]), *parts.values()]
-            messages.append(self._message(Kind.SET_DENSE, arrays=arrays))
-        self._servers.call_each(messages)
-
-    def dump(self, table: str) -> tuple[Array, Array]:
-        """Return the ids and rows of a whole table, sorted by unsigned id."""
-        answers = self._servers.call_all(self._message(Kind.DUMP, arrays=[text_array(table)]))
-        ids_N = np.concatenate([answer.array(0, np.int64) for answer in answers])
-        dim = self.stores[table].dim
-        rows_ND = np.concatenate([answer.array(1, np.float32, columns=dim) for answer in answers])
-        order_N = np.argsort(ids_N.view(np.uint64), kind="stable")
-        return ids_N[order_N], rows_ND[order_N]
-
-    def stats(self) -> list[dict[str, Any]]:
-        """Return the table statistics of every server."""
-        answers = self._servers.call_all(self._message(Kind.STATS))
-        return [answer.json()["tables"] for answer in answers]
-
     def close(self) -> None:
         """Hang up."""
         self._servers.close()
-        self._admin.close()
+        self.admin.close()
 
     def _message(self, kind: Kind, *, sequence: int = 0, arrays: Sequence[Array] = ()) -> Message:
         return Message(
@@ -290,26 +214,6 @@ class ParameterClient:
     def _dense_ranges(self) -> list[tuple[int, int]]:
         return [shard.part_of(self.model.num_dense) for shard in self._shards()]
 
-    def _join_dense(self, states: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        """Concatenate the dense states of all servers."""
-        keys = dict.fromkeys(key for state in states for key in state)
-        found = {key: [state[key] for state in states if key in state] for key in keys}
-        return {k: v[0] if is_scalar_slot(k) else np.concatenate(v) for k, v in found.items()}
-
-    def _split_dense(self, state: Mapping[str, Array], shard: TableShard) -> dict[str, Array]:
-        """Return the part of a dense state that belongs to one server."""
-        first, last = shard.part_of(self.model.num_dense)
-        parts = {WEIGHTS: state[WEIGHTS][first:last]}
-        if NUM_STEPS in state:
-            parts[NUM_STEPS] = state[NUM_STEPS]
-        segments = {str(index): (a, b) for index, a, b in self.model.dense_segments(shard)}
-        for key in state.keys() - parts.keys():
-            index = key.partition("/")[0]
-            if index in segments:
-                begin, end = segments[index]
-                parts[key] = state[key] if is_scalar_slot(key) else state[key][begin:end]
-        return parts
-
     def _update_dense(self, answers: Sequence[Message]) -> None:
         """Copy the dense weights of the servers where they have changed."""
         if self._dense_P is None:
@@ -320,30 +224,3 @@ class ParameterClient:
             if answer.sequence != self._versions[server]:
                 self._dense_P[first:last] = answer.array(0, np.float32)
                 self._versions[server] = answer.sequence
-
-
-def is_scalar_slot(key: str) -> bool:
-    """Return whether a key of a dense state holds one value for all weights."""
-    return key == NUM_STEPS or key.endswith("/step")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _ServerCut:
-    worker_progress: list[bytes]
-    dense: Mapping[str, Array]
-    tables: Mapping[str, Mapping[str, Any]]
-
-
-def _read_cut(answer: Message) -> _ServerCut:
-    content = answer.json()
-    dense_index = 1 + int(content["num_workers"])
-    return _ServerCut(
-        worker_progress=[answer.array(i, np.uint8).tobytes() for i in range(1, dense_index)],
-        dense=_dense_by_key(answer, dense_index),
-        tables=content["tables"],
-    )
-
-
-def _dense_by_key(answer: Message, first: int) -> dict[str, Array]:
-    keys: list[str] = answer.json(first)
-    return {key: answer.array(index, np.float32) for index, key in enumerate(keys, start=first + 1)}

@@ -24,7 +24,7 @@ def make_shard(*, steps=0):
 def test_a_dense_state_can_be_moved_to_another_server():
     old, new = make_shard(steps=2), make_shard()
     answer = admin.dense(old, Message(kind=Kind.DENSE))
-    assert answer.json() == ["weights", "0/step", "0/exp_avg", "0/exp_avg_sq"]
+    assert answer.json() == ["weights", "num_steps", "0/step", "0/exp_avg", "0/exp_avg_sq"]
     admin.set_dense(new, Message(kind=Kind.SET_DENSE, arrays=answer.arrays))
     for shard in (old, new):
         shard.apply([make_push()])

@@ -60,7 +60,7 @@ def test_files_hold_the_state_at_the_cut(tmp_path, is_restarted):
     assert rows_in(tmp_path / "saved", records["t"]) == expected != running.rows()
     assert answer.json()["num_workers"] == 1
     assert answer.array(1, np.uint8).tobytes() == b"1"  # the progress of worker 0
-    assert answer.json(2) == ["weights"]
+    assert answer.json(2) == ["weights", "num_steps"]
     assert answer.array(3, np.float32).tolist() == [-1.0] * MODEL.num_dense
 
 

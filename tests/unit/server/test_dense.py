@@ -72,7 +72,7 @@ def test_a_loaded_state_continues_exactly(model):
 
 def test_slots_are_named_by_optimizer():
     part = train(DensePart(TWO, WHOLE_TABLE, WEIGHTS_P), range(1))
-    assert set(part.state()) == {WEIGHTS, "1/step", "1/exp_avg", "1/exp_avg_sq"}
+    assert set(part.state()) == {WEIGHTS, NUM_STEPS, "1/step", "1/exp_avg", "1/exp_avg_sq"}
     assert len(part.state()["1/exp_avg"]) == 5
     lazy = train(DensePart(LAZY, WHOLE_TABLE, WEIGHTS_P[:5]), range(2), last=5)
     assert lazy.state()[NUM_STEPS].tolist() == [2.0]  # its updates depend on the step
@@ -81,6 +81,6 @@ def test_slots_are_named_by_optimizer():
 def test_weights_without_slots_reset_the_optimizers():
     part = train(DensePart(TWO, WHOLE_TABLE, WEIGHTS_P), range(3))
     part.load({WEIGHTS: WEIGHTS_P})
-    assert set(part.state()) == {WEIGHTS}
+    assert set(part.state()) == {WEIGHTS, NUM_STEPS}
     fresh = train(DensePart(TWO, WHOLE_TABLE, WEIGHTS_P), range(2))
     assert torch.equal(train(part, range(2)).weights_P, fresh.weights_P)

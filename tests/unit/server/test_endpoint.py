@@ -47,7 +47,11 @@ def endpoint(tmp_path_factory):
 def digest(endpoint):
     """Everything that the server holds."""
     with connected([endpoint]) as client:
-        parts = [*client.dump("t"), *client.dump("u"), *client.dense_state().values()]
+        parts = [
+            *client.admin.dump("t"),
+            *client.admin.dump("u"),
+            *client.admin.dense_state().values(),
+        ]
     return hashlib.sha256(b"".join(part.tobytes() for part in parts)).digest()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fleetrec.config.job import OptimizerOptions
-from fleetrec.server.parameter_client import is_scalar_slot
+from fleetrec.server.admin_client import is_scalar_slot
 from unit.server.serving import MODEL, connected, make_rows, make_step, serving
 
 IDS = np.arange(40)
@@ -39,7 +39,7 @@ def test_rows_and_dense_weights_are_joined_in_order(client):
     rows, dense_P = client.pull({"t": IDS}, sequence=1)
     assert dense_P.tolist() == list(range(TWO.num_dense))
     push(client)
-    ids, dumped = client.dump("t")
+    ids, dumped = client.admin.dump("t")
     assert ids.tolist() == IDS.tolist()
     again, moved_P = client.pull({"t": IDS}, sequence=2)
     assert np.array_equal(again["t"].rows_ND, dumped)
@@ -51,9 +51,10 @@ def test_rows_and_dense_weights_are_joined_in_order(client):
 
 def test_a_dense_state_is_read_and_written_whole(client):
     push(client)
-    state = client.dense_state()
+    state = client.admin.dense_state()
     assert {key: len(value) for key, value in state.items()} == {
         "weights": 7,
+        "num_steps": 1,
         "0/step": 1,
         "0/exp_avg": 3,
         "0/exp_avg_sq": 3,
@@ -61,10 +62,10 @@ def test_a_dense_state_is_read_and_written_whole(client):
         "1/sum": 4,
     }
     push(client, sequence=2)
-    after = client.dense_state()
-    client.set_dense(state)
+    after = client.admin.dense_state()
+    client.admin.set_dense(state)
     push(client, sequence=3)
-    for key, value in client.dense_state().items():
+    for key, value in client.admin.dense_state().items():
         assert np.array_equal(value, after[key]), key
 
 
@@ -78,13 +79,13 @@ def test_a_restarted_worker_finds_its_last_push(client):
 
 def test_a_cut_has_one_version_on_all_servers(client):
     push(client)
-    cut = client.cut("a")
+    cut = client.admin.cut("a")
     assert cut.worker_progress == [b"row 3"]
     for parts in cut.tables.values():
         assert len(parts) == 3
         assert len({part["version"] for part in parts}) == 1
     assert sum(part["stats"]["rows"] for part in cut.tables["t"]) == len(IDS)
-    assert np.array_equal(cut.dense["weights"], client.dense_state()["weights"])
+    assert np.array_equal(cut.dense["weights"], client.admin.dense_state()["weights"])
 
 
 def test_an_all_gather_returns_contents_in_rank_order(tmp_path):

@@ -25,7 +25,7 @@ def step(grad):
 
 def weight(client):
     """One dense weight; the learning rate is 1."""
-    return client.dense_state()["weights"][0]
+    return client.admin.dense_state()["weights"][0]
 
 
 def num_pushes(client):

@@ -55,7 +55,7 @@ def test_a_restarted_server_continues(tmp_path):
     running.stop()
     running = Running(tmp_path / "state")
     with connected([running.endpoint]) as client:
-        assert client.dense_state()["weights"].tolist() == [-1.0] * MODEL.num_dense
+        assert client.admin.dense_state()["weights"].tolist() == [-1.0] * MODEL.num_dense
     running.stop()
 
 
