@@ -20,7 +20,7 @@ from fleetrec.parallel.flat import FlatParameters
 from fleetrec.parallel.optimizer_plan import OptimizerPlan
 from fleetrec.server.client import ClientOptions, ServerClient
 from fleetrec.server.durable_state import DurableState
-from fleetrec.server.endpoint import Endpoint, Security
+from fleetrec.server.endpoint import Endpoint, Security, only
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
@@ -71,7 +71,7 @@ def asked(
     service = Service(durable, ServiceOptions(shard=WHOLE_TABLE, num_workers=1))
     with (
         contextlib.closing(durable),
-        Endpoint(service, "127.0.0.1:0", security=Security(), num_workers=1) as endpoint,
+        Endpoint(only(service), "127.0.0.1:0", security=Security(), num_workers=1) as endpoint,
         contextlib.closing(ServerClient(f"127.0.0.1:{endpoint.port}", ClientOptions())) as client,
     ):
         dense_P = np.zeros(model.num_dense, np.float32)

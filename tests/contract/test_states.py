@@ -7,10 +7,20 @@ import numpy as np
 import pytest
 
 from fleetrec.config.job import OptimizerOptions
+from fleetrec.core.progress import Progress
 from fleetrec.embedding.record import Chain, StoredTable
 from fleetrec.embedding.table import Admission, Eviction
 from fleetrec.parallel.state import SavedModel
-from making_groups import make_batch, make_model, solo, together, worker, workers
+from making_groups import (
+    Member,
+    make_batch,
+    make_model,
+    model_options,
+    solo,
+    together,
+    worker,
+    workers,
+)
 from unit.server.serving import serving
 
 ADAM = OptimizerOptions(name="adam", lr=0.1)
@@ -220,3 +230,31 @@ def test_a_failed_write_fails_the_save_and_leaves_the_next_one_whole(tmp_path):
         saved = Saved(tmp_path / "saved")
         saved.save(member)
         assert loaded_rows(saved)[:, 0].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "half_async", "geo"])
+def test_a_group_of_workers_trains_several_models(mode, tmp_path):
+    """As the phases of a run do: each model has tables and steps of its own on the servers."""
+    with serving(tmp_path / "servers", num_servers=2) as endpoints:
+        with worker(endpoints, mode, optimizer=ADAM) as first:
+            model = make_model()
+            built = first.group.build(model, model_options(optimizer=ADAM))
+            second = Member(first.group, model, built)
+            first.group.all_gather(b"begin", key="start", pass_index=None)
+            for step in range(3):
+                first.train(make_batch([step, 5]))
+            first.end_pass()
+            second.progress = first.progress.next_phase()
+            for step in range(3):
+                second.train(make_batch([step + 100, 5]))
+            second.end_pass()
+            saved = [Saved(tmp_path / name) for name in ("first", "second")]
+            saved[0].save(first)
+            saved[1].save(second)
+            assert loaded_rows(saved[0])[:, 0].tolist() == [0, 1, 2, 5]
+            assert loaded_rows(saved[1])[:, 0].tolist() == [5, 100, 101, 102]
+        with worker(endpoints, mode, optimizer=ADAM) as first:  # of a new process
+            model = make_model()
+            first.group.build(model, model_options(optimizer=ADAM))
+            assert Progress.from_bytes(first.group.load_progress()).step == 6
+            assert first.group.num_passes_done == 1

@@ -8,7 +8,7 @@ from fleetrec.checkpoint.tables import table_parts
 from fleetrec.cli.logs import console_logging
 from fleetrec.cli.signals import StopRequest
 from fleetrec.core.errors import CheckpointError, ConfigError
-from fleetrec.server.endpoint import Endpoint, Security, check_address
+from fleetrec.server.endpoint import Endpoint, Security, check_address, only
 from fleetrec.server.read_only import read_checkpoint
 from fleetrec.server.serve import metrics_page
 
@@ -30,7 +30,7 @@ def serve_table(
     check_address(endpoint, security)  # before the rows are loaded, which may take long
     folder = open_folder(checkpoint, kind="checkpoint")
     service = read_checkpoint(folder, _choose(checkpoint, table_parts(folder), phase))
-    door = Endpoint(service, endpoint, security=security, num_workers=NUM_READERS)
+    door = Endpoint(only(service), endpoint, security=security, num_workers=NUM_READERS)
     page = metrics_page(metrics_port, service.metrics, door)
     never = threading.Event()
     with console_logging(), StopRequest() as stop, door, page:

@@ -81,13 +81,13 @@ class ServerState:
     """
 
     def __init__(
-        self, session: WorkerSession, *, is_chief: bool, buffers: Mapping[str, Tensor]
+        self, session: WorkerSession, *, replaces_servers: bool, buffers: Mapping[str, Tensor]
     ) -> None:
         self._session = session
         self._client = session.client
         self._model = session.model
         self._flat = session.flat
-        self._replaces_servers = is_chief
+        self._replaces_servers = replaces_servers
         self._buffers = buffers  # of the process that this one replaces
         self._restore_buffers()
 

@@ -24,7 +24,7 @@ from fleetrec.parallel.server_state import ServerState
 from fleetrec.parallel.solo import SoloGroup
 from fleetrec.parallel.stepper import Stepper
 from fleetrec.parallel.transfer import transfer_to
-from fleetrec.parallel.worker_payload import decode_payload
+from fleetrec.parallel.worker_payload import decode_payload, latest_progress
 from fleetrec.parallel.worker_session import WorkerSession
 from fleetrec.server.client import ClientOptions
 from fleetrec.server.parameter_client import ParameterClient
@@ -49,7 +49,7 @@ class _Connection:
 
 
 class WorkerGroup:
-    """The workers of one run. Servers hold one model, which all workers train."""
+    """The workers of one run. For servers, every model that is built is one of its own."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class WorkerGroup:
         self._place = place
         self._options = options
         self._client_options = client
-        self._connection: _Connection | None = None
+        self._connections: list[_Connection] = []  # by model
 
     @property
     def rank(self) -> int:
@@ -98,17 +98,17 @@ class WorkerGroup:
     @property
     def num_passes_done(self) -> int:
         """Return how many passes all workers had finished when this process joined."""
-        return self._connected.num_passes
+        return min(connection.num_passes for connection in self._connected)
 
     @property
     def has_started(self) -> bool:
         """Return whether this worker took part in the start of the run before it was restarted."""
-        return self._connected.has_started
+        return self._connected[0].has_started
 
     def all_gather(self, content: bytes, *, key: str, pass_index: int | None) -> list[bytes]:
         """Return the contents of all workers, in rank order; the first server keeps them."""
         number = 0 if pass_index is None else pass_index + 1
-        return self._connected.client.all_gather(content, key=key, number=number)
+        return self._connected[0].client.all_gather(content, key=key, number=number)
 
     def broadcast(self, content: bytes, *, key: str, pass_index: int | None) -> bytes:
         """Return the content of the chief."""
@@ -125,13 +125,16 @@ class WorkerGroup:
 
     def load_progress(self) -> bytes:
         """Return the progress of the last step that all servers have of this worker."""
-        return self._connected.progress
+        return latest_progress([connection.progress for connection in self._connected])
 
     def worker_progress(self) -> list[bytes]:
         """Wait until the servers have applied the steps so far; returns every worker's progress."""
-        connected = self._connected
-        connected.session.wait_until_applied()
-        return [decode_payload(one)[0] for one in connected.client.worker_progress()]
+        found = []
+        for connection in self._connected:
+            connection.session.wait_until_applied()
+            payloads = connection.client.worker_progress()
+            found.append([decode_payload(payload)[0] for payload in payloads])
+        return [latest_progress(of_worker) for of_worker in zip(*found, strict=True)]
 
     def build(self, model: Model, options: ModelOptions) -> BuiltModel:
         """Connect to the servers; the chief describes the model to them."""
@@ -143,7 +146,9 @@ class WorkerGroup:
         plan = OptimizerPlan(model, options.optimizers)
         flat = FlatParameters(model, plan)
         client = ParameterClient(
-            self._place, self._served(plan, flat, tables, options), self._client_options
+            self._place,
+            self._served(plan, flat, tables, options),
+            dataclasses.replace(self._client_options, model=len(self._connections)),
         )
         if self.is_chief:
             client.set_up(flat.values())
@@ -172,15 +177,15 @@ class WorkerGroup:
                 frozen=frozen,
             )
             dense = ServerDense(session, rows)
-        has_started = bool(before.initial_progress or progress)
-        self._connection = _Connection(
+        connection = _Connection(
             client=client,
             session=session,
             rows=rows,
             progress=progress,
-            has_started=has_started,
+            has_started=bool(before.initial_progress or progress),
             num_passes=before.num_passes,
         )
+        self._connections.append(connection)
         return BuiltModel(
             stepper=Stepper(
                 model,
@@ -191,34 +196,35 @@ class WorkerGroup:
                 seed=options.seed,
                 rank=self.rank,
             ),
-            state=ServerState(session, is_chief=self.is_chief and not has_started, buffers=buffers),
+            state=ServerState(
+                session,
+                replaces_servers=self.is_chief and not self.has_started,
+                buffers=buffers,
+            ),
         )
 
     def close(self, *, finished: bool) -> None:
         """Hang up; ``finished``: when no worker needs the servers any more, they end."""
-        if self._connection is None:
-            return
-        connection, self._connection = self._connection, None
-        if finished:
-            connection.session.sender.flush()
-            connection.client.finish()
-        connection.session.close()
-        if isinstance(connection.rows, ServerRows):
-            connection.rows.close()
-        connection.client.close()
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            if finished:
+                connection.session.sender.flush()
+                connection.client.finish()
+            connection.session.close()
+            if isinstance(connection.rows, ServerRows):
+                connection.rows.close()
+            connection.client.close()
 
     @property
-    def _connected(self) -> _Connection:
-        assert self._connection is not None, "build a model first"
-        return self._connection
+    def _connected(self) -> list[_Connection]:
+        assert self._connections, "build a model first"
+        return self._connections
 
     def _is_geo(self, options: ModelOptions) -> bool:
         return options.trains and self._options.strategy == "geo"
 
     def _check(self, model: Model, options: ModelOptions) -> None:
         """Refuse what cannot be done with servers."""
-        if self._connection is not None:
-            raise ValueError("servers hold one model, and have one already")
         if self._is_geo(options):
             geo.check_admission(model)
         if options.update.clip_norm and self._options.strategy == "sync" and self.size > 1:

@@ -1,9 +1,12 @@
 """What servers store for a worker with every step: its progress, and the buffers of its model."""
 
 import struct
+from collections.abc import Iterable
 
 from safetensors.torch import load, save
 from torch import Tensor, nn
+
+from fleetrec.core.progress import Progress
 
 _LENGTH = struct.Struct("<I")
 
@@ -23,3 +26,9 @@ def decode_payload(payload: bytes) -> tuple[bytes, dict[str, Tensor]]:
     end = _LENGTH.size + length
     buffers = load(payload[end:]) if len(payload) > end else {}
     return payload[_LENGTH.size : end], buffers
+
+
+def latest_progress(found: Iterable[bytes]) -> bytes:
+    """Return the progress of the last step of a worker, of those stored with several models."""
+    given = [one for one in found if one]
+    return max(given, key=lambda one: Progress.from_bytes(one).step, default=b"")

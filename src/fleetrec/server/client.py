@@ -11,7 +11,7 @@ import grpc
 
 from fleetrec.core.errors import CheckpointError, FleetRecError, MismatchError, UnavailableError
 from fleetrec.core.fault_points import fault_point
-from fleetrec.server.endpoint import ERROR_KEY, METHOD, SERVICE, TOKEN_KEY
+from fleetrec.server.endpoint import ERROR_KEY, METHOD, MODEL_KEY, SERVICE, TOKEN_KEY
 from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, decode, encode, split_chunks
 
 logger = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ class ClientOptions:
     give_up_s: float = 600.0  # without any answer
     num_threads: int = 5  # concurrent calls to servers
     should_stop: Callable[[], bool] = lambda: False  # polled while waiting
+    model: int = 0  # which model of the run the requests are about
 
 
 class ServerClient:
@@ -51,7 +52,10 @@ class ServerClient:
         self._method: Callable[..., grpc.CallIterator] = self._channel.stream_stream(
             f"/{SERVICE}/{METHOD}"
         )
-        self._metadata = [(TOKEN_KEY, f"Bearer {options.token or ''}")]
+        self._metadata = [
+            (TOKEN_KEY, f"Bearer {options.token or ''}"),
+            (MODEL_KEY, str(options.model)),
+        ]
 
     def call(self, message: Message) -> Message:
         """Send a request and return the answer; retries while the server is unreachable."""

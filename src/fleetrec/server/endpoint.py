@@ -4,7 +4,7 @@ import dataclasses
 import hmac
 import ipaddress
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +31,7 @@ SERVICE = "fleetrec.Server"
 METHOD = "Call"
 TOKEN_KEY = "authorization"
 ERROR_KEY = "fleetrec-error"
+MODEL_KEY = "fleetrec-model"  # which model of the run a request is about
 NUM_EXTRA_THREADS = 8
 
 
@@ -75,15 +76,18 @@ class Handler(Protocol):
         ...
 
 
+HandlerOf = Callable[[int], Handler]
+
+
 class Endpoint:
-    """Serves a handler inside a ``with`` block."""
+    """Serves handlers inside a ``with`` block; ``handler_of`` returns that of a model."""
 
     def __init__(
-        self, handler: Handler, address: str, *, security: Security, num_workers: int
+        self, handler_of: HandlerOf, address: str, *, security: Security, num_workers: int
     ) -> None:
         check_address(address, security)
         self.traffic = Traffic()
-        self._handler = handler
+        self._handler_of = handler_of
         self._security = security
         threads = 2 * num_workers + NUM_EXTRA_THREADS  # a waiting worker blocks one
         self._server = grpc.server(
@@ -136,7 +140,8 @@ class Endpoint:
         self.traffic.num_calls += 1
         self.traffic.num_bytes_in += len(content)
         try:
-            answer = encode(self._handler.handle(decode(content)))
+            handler = self._handler_of(_model_of(context))
+            answer = encode(handler.handle(decode(content)))
         except FleetRecError as error:
             self.traffic.num_refused += 1
             context.set_trailing_metadata([(ERROR_KEY, type(error).__name__)])
@@ -174,6 +179,24 @@ class Endpoint:
                 )
             parts.append(chunk)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def only(handler: Handler) -> HandlerOf:
+    """Return what finds the handler of a server of one model."""
+
+    def handler_of(model: int) -> Handler:
+        if model != 0:
+            raise WireError(f"expected model 0, the only one here, got {model}")
+        return handler
+
+    return handler_of
+
+
+def _model_of(context: grpc.ServicerContext) -> int:
+    given = str(dict(context.invocation_metadata()).get(MODEL_KEY, "0"))
+    if not (given.isascii() and given.isdecimal()):
+        raise WireError(f"{MODEL_KEY}: expected a number, got {given!r}")
+    return int(given)
 
 
 def check_address(address: str, security: Security) -> None:

@@ -15,6 +15,7 @@ from fleetrec.server.durable_state import DurableState
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.journal import Durability
 from fleetrec.server.prometheus import Metrics, MetricsPage
+from fleetrec.server.served_models import ServedModels
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
 from fleetrec.server.status_writer import StatusWriter
@@ -47,19 +48,14 @@ class ServerOptions:
 def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
     """Recover the state, then serve until stopped or until all workers have finished."""
     keep_freed_memory()  # messages are large and of similar size
-    durable = DurableState(options.directory, durability=options.durability)
+    models = ServedModels(
+        options.directory,
+        open_state=lambda folder: DurableState(folder, durability=options.durability),
+        open_service=lambda model, durable: Service(durable, _service_options(options, model)),
+    )
     try:
-        service = Service(
-            durable,
-            ServiceOptions(
-                shard=TableShard(index=options.index, count=options.num_servers),
-                num_workers=options.num_workers,
-                initial=options.initial,
-                snapshot_bytes=options.snapshot_bytes,
-            ),
-        )
         endpoint = Endpoint(
-            service,
+            models.service,
             options.endpoint,
             security=options.security,
             num_workers=options.num_workers,
@@ -69,21 +65,30 @@ def serve(options: ServerOptions, *, is_stopped: threading.Event) -> None:
             status = StatusWriter(
                 options.status,
                 num_calls=lambda: endpoint.traffic.num_calls,
-                num_pending=service.num_pending,
+                num_pending=models.num_pending,
                 clock=time.monotonic,
             )
-        with endpoint, metrics_page(options.metrics_port, service.metrics, endpoint):
+        with endpoint, metrics_page(options.metrics_port, models.metrics, endpoint):
             logger.info(
                 "server %d of %d serves on %s",
                 options.index,
                 options.num_servers,
                 options.endpoint,
             )
-            while not (is_stopped.wait(POLL_S) or service.is_finished.is_set()):
+            while not (is_stopped.wait(POLL_S) or models.is_finished()):
                 if status is not None:
                     status.write_if_due()
     finally:
-        durable.close()
+        models.close()
+
+
+def _service_options(options: ServerOptions, model: int) -> ServiceOptions:
+    return ServiceOptions(
+        shard=TableShard(index=options.index, count=options.num_servers),
+        num_workers=options.num_workers,
+        initial=options.initial if model == 0 else None,
+        snapshot_bytes=options.snapshot_bytes,
+    )
 
 
 def metrics_page(

@@ -22,6 +22,7 @@ from fleetrec.embedding.record import TableRecord
 from fleetrec.export.inference import InferenceModel
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.state import StateCut
+from fleetrec.parallel.worker_payload import latest_progress
 from fleetrec.train.checkpoints import model_name
 from fleetrec.train.context import RunContext
 from fleetrec.train.delta_chain import DeltaChain, has_deltas, prune
@@ -119,8 +120,9 @@ class Saver:
             merged = self._merged_metrics(phase)
             if merged:
                 tensors[f"{phase.name}/{METRICS}"] = merged
-        first = cuts[self._phases[0].name]
-        meta = self._meta(request) | _worker_progress(first.worker_progress, request.progress)
+        stored = zip(*(cut.worker_progress for cut in cuts.values()), strict=True)
+        by_worker = [latest_progress(its) for its in stored]
+        meta = self._meta(request) | _worker_progress(by_worker, request.progress)
         writing = _Write(request=request, staging=staging, cuts=cuts, tensors=tensors, meta=meta)
         writing.thread = threading.Thread(
             target=self._write, args=(writing,), name="fleetrec-save", daemon=True

@@ -9,7 +9,7 @@ import torch
 
 from fleetrec.config.job import CommunicatorOptions
 from fleetrec.core.progress import Progress
-from fleetrec.server.endpoint import Endpoint, Security
+from fleetrec.server.endpoint import Endpoint, Security, only
 from fleetrec.server.wire import Kind
 from making_groups import make_batch, worker
 from unit.parallel.linear import Linear
@@ -70,7 +70,9 @@ def watched_server(directory):
     watched = Watched(service)
     with (
         contextlib.closing(memory),
-        Endpoint(watched, "127.0.0.1:0", security=Security(token=TOKEN), num_workers=1) as endpoint,
+        Endpoint(
+            only(watched), "127.0.0.1:0", security=Security(token=TOKEN), num_workers=1
+        ) as endpoint,
     ):
         yield watched, f"127.0.0.1:{endpoint.port}"
 

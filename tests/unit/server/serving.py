@@ -14,6 +14,7 @@ from fleetrec.server.durable_state import DurableState
 from fleetrec.server.endpoint import Endpoint, Security
 from fleetrec.server.parameter_client import ParameterClient, StepUpdate
 from fleetrec.server.push import Push, RowPush
+from fleetrec.server.served_models import ServedModels
 from fleetrec.server.service import Service
 from fleetrec.server.service_options import ServiceOptions
 from fleetrec.server.spec import ServedModel
@@ -103,13 +104,20 @@ def serving(directory, *, num_servers=1, num_workers=1, token=TOKEN):
     with contextlib.ExitStack() as stack:
         endpoints = []
         for index in range(num_servers):
-            service, durable = make_service(
-                directory / str(index), index=index, count=num_servers, num_workers=num_workers
+            options = ServiceOptions(
+                shard=TableShard(index=index, count=num_servers),
+                num_workers=num_workers,
+                wait_timeout_s=0.1,
             )
-            stack.callback(durable.close)
+            models = ServedModels(
+                directory / str(index),
+                open_state=lambda folder: DurableState(folder, durability="process"),
+                open_service=lambda _, durable, options=options: Service(durable, options),
+            )
+            stack.callback(models.close)
             endpoint = stack.enter_context(
                 Endpoint(
-                    service,
+                    models.service,
                     "127.0.0.1:0",
                     security=Security(token=token),
                     num_workers=num_workers,

@@ -20,6 +20,7 @@ from fleetrec.server.endpoint import (
     Endpoint,
     Security,
     check_address,
+    only,
 )
 from fleetrec.server.wire import CHUNK_BYTES, Kind, Message, encode
 from unit.server.serving import (
@@ -172,7 +173,7 @@ def test_a_client_with_the_certificate_connects_by_tls(tmp_path):
     options = ClientOptions(token=TOKEN, authority=certificate, deadline_s=30)
     with (
         contextlib.closing(durable),
-        Endpoint(service, "localhost:0", security=security, num_workers=1) as endpoint,
+        Endpoint(only(service), "localhost:0", security=security, num_workers=1) as endpoint,
         contextlib.closing(ServerClient(f"localhost:{endpoint.port}", options)) as client,
     ):
         assert client.call(Message(kind=Kind.HELLO)).sequence == 0

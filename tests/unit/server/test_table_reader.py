@@ -6,7 +6,7 @@ import torch
 
 from fleetrec.core.errors import ConfigError
 from fleetrec.embedding.sharding import WHOLE_TABLE
-from fleetrec.server.endpoint import Endpoint, Security
+from fleetrec.server.endpoint import Endpoint, Security, only
 from fleetrec.server.read_only import ReadOnlyService
 from fleetrec.server.shard import Shard
 from fleetrec.server.table_reader import TableReader
@@ -19,7 +19,7 @@ def test_rows_are_read_by_table():
     expected = shard.stores["t"].table.snapshot()["rows"]
     service = ReadOnlyService(shard)
     with (
-        Endpoint(service, "127.0.0.1:0", security=Security(), num_workers=1) as endpoint,
+        Endpoint(only(service), "127.0.0.1:0", security=Security(), num_workers=1) as endpoint,
         TableReader(f"127.0.0.1:{endpoint.port}") as reader,
     ):
         assert reader.dims == {"t": 2, "u": 3}
