@@ -137,7 +137,7 @@ def serve_table(
     tls_certificate: Annotated[Path | None, typer.Option(help="Serve with TLS (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).")] = None,
 ) -> None:
-    """Serve the tables of a checkpoint to programs that look rows up, until stopped.
+    """Serve the tables of a checkpoint to programs that look rows up, until a signal comes.
 
     Example: fleetrec serve-table increment_dnn/3 --endpoint 127.0.0.1:7000
     """

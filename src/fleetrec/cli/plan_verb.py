@@ -36,7 +36,7 @@ def plan(  # noqa: PLR0913
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Plan placement, memory and speed on a number of ranks, and the speed-up with more.
+    """Print where tables go on a number of ranks, what a step costs, and how it scales.
 
     Example: fleetrec plan rank/dnn --ranks 8 --memory 64GB
     """

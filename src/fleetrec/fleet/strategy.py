@@ -122,7 +122,7 @@ class StrategyFactory:
 
     @staticmethod
     def create_geo_strategy(update_frequency: int = 100) -> DistributeTranspilerConfig:
-        """Train locally on each worker, and exchange changes every ``update_frequency`` steps."""
+        """Let workers train on their own, and exchange changes every ``update_frequency`` steps."""
         return DistributeTranspilerConfig(
             sync_mode=False, geo_sgd_mode=True, geo_sgd_need_push_nums=update_frequency
         )
