@@ -1,6 +1,7 @@
 """The layout is a promise; these tests keep it."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,6 +43,45 @@ MAX_PUBLIC_METHODS = 15
 FOREIGN_API = {"Fleet"}  # classes whose methods are those of another framework
 GROUPS = ("SoloGroup", "RankGroup", "WorkerGroup")
 MODE_WORDS = {"engine", "fleet_mode", "rolling", "newest"}
+
+# Words of a private style, and what to write instead.
+PLAIN_WORDS = (
+    (r"company", "group"),
+    (r"surroundings?", "context"),
+    (r"judg(?:e[sd]?|ing|e?ments?)", "evaluate, evaluation"),
+    (r"told", "send, receive, report; 'distinguished'"),
+    (r"hears?|heard", "receive"),
+    (r"standings?", "progress"),
+    (r"bring(?:s|ing)?|brought", "send, contribute, have"),
+    (r"(?:take[sn]?|taking|took) up(?! to)", "load, restore, continue"),
+    (r"so many", "this number of, N"),
+    (r"nobody|anybody|whoever", "say who: no process, any rank, the caller"),
+    (r"last rites", "cleanup"),
+    (r"anew", "again"),
+    (r"wish(?:es|ed)?", "request"),
+    (r"scoreboard|tally", "metrics, counters"),
+    (r"milestones?", "rule"),
+    (r"sights", "impressions"),
+    (r"beside it|by the door|behind its back", "say where"),
+    (r"comes? by|came by", "reach"),
+    (r"(?:has|have|had) to say", "report"),
+    (r"(?:gives?|gave|given) up rows", "evict rows"),
+    (r"its own death|what it holds", "say what: restarts, tables"),
+)
+NOT_PLAIN = re.compile(
+    "|".join(rf"(?<![A-Za-z])(?:{words})(?![A-Za-z])" for words, _ in PLAIN_WORDS), re.IGNORECASE
+)
+PRIVATE_NAMES = {"around", "told_ahead", "company", "wish"}
+ROOT = PACKAGE.parents[1]
+UNREVISED = ("src/fleetrec/server/*", "docs/parameter-server.md", "docs/formats/server-*.md")
+PROSE = (
+    *PACKAGE.rglob("*.py"),
+    *PACKAGE.rglob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+)
+PLAIN_PROSE = sorted(p for p in PROSE if not any(p.match(f"*/{name}") for name in UNREVISED))
 
 SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py")
 each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -220,3 +260,30 @@ def test_a_predictor_needs_no_torch() -> None:
 def test_test_files_have_names_of_their_own():
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))  # else pytest cannot collect both in one run
+
+
+def private_words(text: str) -> list[tuple[int, str]]:
+    """Return line numbers and words; a line break or an underscore counts as a blank."""
+    flat = re.sub(r"\n *# ", lambda m: "\n" + " " * (len(m[0]) - 1), text)
+    flat = flat.replace("_", " ")
+    pattern = re.compile(NOT_PLAIN.pattern.replace(" ", r"\s+"), re.IGNORECASE)
+    return [(flat.count("\n", 0, m.start()) + 1, m[0]) for m in pattern.finditer(flat)]
+
+
+@pytest.mark.parametrize("path", PLAIN_PROSE, ids=lambda p: str(p.relative_to(ROOT)))
+def test_code_and_documents_use_plain_words(path: Path) -> None:
+    found = [f"{path}:{line}: {word!r}" for line, word in private_words(path.read_text())]
+    assert not found, "\n".join([*found, "say it in the words of PLAIN_WORDS"])
+
+
+@each_source
+def test_names_use_plain_words(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        name = getattr(node, "arg", None) or getattr(node, "id", None)
+        assert name not in PRIVATE_NAMES, f"{path}:{node.lineno}: {name}"
+
+
+def test_private_words_are_found_in_names_comments_and_across_lines():
+    text = "\n\n    # sent to so\n    # many workers\n    is_told = 1  # Nobody\n"
+    assert private_words(text) == [(3, "so\n      many"), (5, "told"), (5, "Nobody")]
+    assert private_words("wrap around the end; take up to 3 batches; untold") == []

@@ -155,6 +155,9 @@ def test_relative_links_lead_to_a_file_and_a_heading(document):
         ("phase", schema.Phase),
         ("runner", schema.Runner),
         ("runner", schema.CommunicatorKeys),
+        ("runner", schema.EvalInterval),
+        ("runner", schema.KeepBest),
+        ("runner", schema.EarlyStop),
     ],
 )
 def test_every_key_of_the_dialect_is_in_its_section_of_the_config_page(title, options):

@@ -26,7 +26,7 @@ from fleetrec.core.remote_files import upload
 logger = logging.getLogger(__name__)
 
 MANIFEST = "MANIFEST.json"
-ROOT_KEY = "root"  # of the manifest: where the files are, if not beside it
+ROOT_KEY = "root"  # of the manifest: the folder of the files; missing: the folder of the manifest
 _ROOT_NAME = re.compile(r"files-[0-9a-f]{16}")
 _HIDDEN_NAME = re.compile(r"\.(.+)\.[^.]+")
 

@@ -1,4 +1,4 @@
-"""What a model over groups of features is told, whatever dialect says it."""
+"""Options of models over groups of features, for both dialects."""
 
 from typing import Literal
 
@@ -30,7 +30,7 @@ class InitialRows(Options):
 class EmbeddedOptions(Options):
     """The table of a feature; without ``initial`` rows begin in N(0, 1/dim), cut at two sigma.
 
-    ``num_rows`` is None for a table that grows, whose ids get a row from ``min_count`` sights on.
+    ``num_rows`` is None for a growing table, whose ids get a row after ``min_count`` impressions.
     ``is_wide`` tables are as wide as the model says.
     """
 
@@ -72,7 +72,7 @@ class MetricOptions(Options):
 
 
 class GroupModelOptions(Options):
-    """What all models over groups are told."""
+    """Options of all models over groups."""
 
     groups: tuple[GroupOptions, ...] = ()
     labels: tuple[str, ...] = ("label",)

@@ -1,4 +1,4 @@
-"""The one typed configuration behind every front door: what shall be run, complete and checked."""
+"""The typed configuration of a job, the same for both dialects, complete and checked."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -165,7 +165,7 @@ class CommunicatorOptions(Options):
 
     ``send_queue_size`` steps may wait in ``async``; up to ``max_merge_var_num`` of them are sent as
     one, summed under SGD (or if ``is_sgd_optimizer`` says so) and averaged otherwise. In
-    ``half_async`` so many steps are always sent as one. The dense network is pulled again after
+    ``half_async`` always merges this number of steps. The dense network is pulled again after
     ``max_send_grad_num_before_recv`` steps. Up to ``thread_pool_size`` servers are asked at a time,
     each for ``rpc_deadline_s`` before it is asked again. With ``pull_ahead``, the rows of the next
     batch are pulled while the current one is computed.

@@ -15,7 +15,7 @@ from fleetrec.core.storage import shown
 
 
 class Problems:
-    """Collects problems, so that the author of a file is told everything at once."""
+    """Collects problems, so that all of a file are reported at once."""
 
     def __init__(self, document: Document) -> None:
         self._document = document

@@ -23,7 +23,7 @@ _LOCK = threading.RLock()  # imports are global to all threads
 def load_reader(options: ReaderOptions) -> Any:
     """Return the reader that the options name, prepared for use: an object, or a function.
 
-    While its file is loaded and the reader is prepared, files beside it can be imported, and the
+    While its file is loaded and the reader is prepared, its folder is on the import path, and the
     names ``paddlerec.core.reader`` and ``paddlerec.core.utils.envs`` exist, so that readers that
     were written for PaddleRec need no change. Afterwards neither is left.
     """

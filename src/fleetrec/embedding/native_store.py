@@ -122,7 +122,7 @@ class NativeStore(Store):
         self._fingerprint = fingerprint
 
     def load(self, stored: StoredTable) -> None:
-        """Take up a table exactly; it is empty after an error."""
+        """Load a table with optimizer state; on error the table is empty."""
         record, where = stored.record, stored.chain.name
         self.clear()
         differences = record.identity.differences(self.identity)
@@ -142,7 +142,7 @@ class NativeStore(Store):
         self._fingerprint = record.fingerprint
 
     def load_rows(self, stored: StoredTable) -> None:
-        """Take up weights, shows and clicks of all rows; optimizer state and time begin anew."""
+        """Load weights, shows and clicks of all rows; optimizer state and time are reset."""
         self.clear()
         with stored.chain.local() as chain:
             self._load_rows(stored.name, chain)
@@ -184,7 +184,7 @@ class NativeStore(Store):
         self._fingerprint = None
 
     def evict(self, *, now: int) -> int:
-        """Give up rows by the rules of the table; returns how many."""
+        """Evict rows by the rules of the table; returns how many."""
         rule = self._config.eviction
         num_removed = 0
         if rule.max_unseen_days is not None:

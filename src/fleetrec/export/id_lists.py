@@ -27,7 +27,7 @@ class IdLists:
 
     @classmethod
     def of(cls, name: str, ids: Feed, weights: Weights | None) -> Self:
-        """Take up what somebody feeds under a name; without weights all are 1."""
+        """Make lists from the values of one feed; the default weight is 1."""
         lengths = [len(some) for some in ids]
         ids_N = _ids(itertools.chain.from_iterable(ids))
         weights_N = np.ones(len(ids_N))

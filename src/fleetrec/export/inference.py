@@ -242,7 +242,7 @@ def _group(key: str, group: LookupGroup) -> dict[str, Any]:
 
 
 def _no_ids(num_samples: int) -> KeyedJagged:
-    """Return no feature at all, of so many samples."""
+    """Return an empty feature of ``num_samples`` samples."""
     nothing = torch.zeros(0, dtype=torch.int64)
     offsets = torch.zeros(1, dtype=torch.int64)
     return KeyedJagged(names=(), values_N=nothing, offsets=offsets, num_samples=num_samples)

@@ -25,5 +25,5 @@ def read_feature_sizes(path: Path) -> dict[str, int]:
 
 
 def dim_for(num_ids: int) -> int:
-    """Return the width of an embedding that suits so many ids: six times their fourth root."""
+    """Return the default embedding width for a number of ids: six times their fourth root."""
     return int(6 * math.sqrt(math.sqrt(num_ids)))

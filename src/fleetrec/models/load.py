@@ -15,7 +15,7 @@ def load_model_class(path: Path) -> type[Model]:
     """Import the file under a name of its own and return its ``Model``.
 
     Two files called model.py never meet: the module name carries a digest of the path and
-    the text, so an edited file is loaded anew.
+    the text, so an edited file is loaded again.
     """
     path = path.resolve()
     try:

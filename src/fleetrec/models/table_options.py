@@ -22,12 +22,12 @@ RowOptimizerName = Literal[
 SHARES = ("alpha", "beta1", "beta2", "momentum")  # of what was before, in a running mean
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
-# Sights, and clicks, of an id without a row are counted up to here: 16 bits each.
+# Impressions and clicks of an id without a row are counted up to here: 16 bits each.
 MAX_COUNT = 65535
 
 
 class AdmissionOptions(Options):
-    """Which ids get a row: ``{kind: count, threshold: 3}`` from the third sight on."""
+    """Which ids get a row: ``{kind: count, threshold: 3}`` at the third impression."""
 
     kind: Literal["always", "count", "probability", "score"] = "always"
     threshold: float = Field(default=1.0, gt=0)

@@ -52,7 +52,7 @@ class DenseOptimizer:
             optimizer.state.clear()
 
     def load_state_of(self, parameter: nn.Parameter, key: str, value: Tensor) -> None:
-        """Take up one piece of what ``state_of`` returned."""
+        """Load one tensor that ``state_of`` returned."""
         for optimizer in self._optimizers.values():
             held = (p for group in optimizer.param_groups for p in group["params"])
             if any(p is parameter for p in held):

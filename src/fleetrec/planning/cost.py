@@ -73,7 +73,7 @@ class StepTime:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """What so many ranks do together."""
+    """The step of a number of ranks."""
 
     num_ranks: int
     step: StepTime
@@ -82,7 +82,7 @@ class Scale:
 
 
 def step_time(workload: Workload, speeds: Speeds, network: Network, num_ranks: int) -> StepTime:
-    """Return how long one step of so many ranks takes."""
+    """Return the time of one step of this number of ranks."""
     num_ids = sum(table.ids_per_batch for table in workload.tables)
     lookup = speeds.lookup_per_id * num_ids + speeds.row * _rows_for_others(workload, num_ranks)
     step = StepTime(
@@ -100,7 +100,7 @@ def step_time(workload: Workload, speeds: Speeds, network: Network, num_ranks: i
 def scaling(
     workload: Workload, speeds: Speeds, network: Network, counts: Iterable[int]
 ) -> list[Scale]:
-    """Return what these numbers of ranks do; every rank brings a batch of its own."""
+    """Return the scaling over these numbers of ranks; every rank has its own batch."""
     alone = workload.batch_size / step_time(workload, speeds, network, 1).total
     scales = []
     for num_ranks in counts:

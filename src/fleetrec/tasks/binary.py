@@ -13,7 +13,7 @@ from fleetrec.tasks.task import Outputs, Task, output_of
 
 
 class BinaryTask(Task):
-    """Learns P(label = 1) from a logit; the probability is judged by AUC and calibration."""
+    """Learns P(label = 1) from a logit; its metrics are AUC and calibration."""
 
     def __init__(
         self, *, label: str, logit: str = "logit", prediction: str = "predict", name: str = ""

@@ -41,7 +41,7 @@ class GroupAuc(Metric):
         self._parts.extend(other._parts)
 
     def load(self, counters: Mapping[str, Tensor]) -> None:
-        """Take up the samples of another."""
+        """Add the samples of another metric."""
         self._parts = [(counters["groups"], counters["scores"], counters["labels"])]
 
     def reset(self) -> None:

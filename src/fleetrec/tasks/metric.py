@@ -17,7 +17,7 @@ class Metric(ABC):
 
     @abstractmethod
     def counters(self) -> dict[str, Tensor]:
-        """Return the live counters; whoever changes them changes the metric."""
+        """Return the live counters; changing them changes the metric."""
 
     @abstractmethod
     def headline(self) -> dict[str, float]:
@@ -34,7 +34,7 @@ class Metric(ABC):
             counter.add_(theirs[name])
 
     def load(self, counters: Mapping[str, Tensor]) -> None:
-        """Take up counters that ``counters`` returned."""
+        """Load counters that ``counters`` returned."""
         for name, counter in self.counters().items():
             counter.copy_(counters[name])
 

@@ -23,7 +23,7 @@ class MetricSet(Metric):
         }
 
     def load(self, counters: Mapping[str, Tensor]) -> None:
-        """Take up the counters of all."""
+        """Load the counters of all metrics."""
         for index, metric in enumerate(self.metrics):
             prefix = f"{index}."
             metric.load(

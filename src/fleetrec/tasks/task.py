@@ -1,4 +1,4 @@
-"""What is learnt: a label, a loss, and the metrics that judge it."""
+"""What is learnt: a label, a loss, and metrics."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

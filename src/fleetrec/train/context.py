@@ -1,4 +1,4 @@
-"""What a run is given by whoever starts it."""
+"""Clock, run id, folder, observers and stop flag of a run."""
 
 import dataclasses
 from collections.abc import Callable

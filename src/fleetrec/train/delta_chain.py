@@ -19,7 +19,7 @@ class DeltaChain:
         self._urls: list[str] = []  # from the last base on
 
     def parent_of(self, url: str, *, must_be_delta: bool = False) -> str | None:
-        """Return the checkpoint of which ``url`` shall hold the changes; None: it is a base."""
+        """Return the parent of the delta at ``url``; None: it is a base."""
         is_due = not must_be_delta and len(self._urls) % self._base_interval == 0
         if not self._urls or is_due or url in self._urls:
             return None

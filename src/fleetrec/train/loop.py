@@ -95,7 +95,7 @@ class Loop:
             self._progress = self._progress.next_phase()
         self._progress = self._progress.next_pass()
         self._rules.after_pass(self._progress, metrics)
-        # Nobody goes on before the state of this moment is fixed, and all end if one does.
+        # No process continues before the state of this step is fixed, and all end if one does.
         flag = b"1" if self._rules.should_end else b""
         flags = self._group.all_gather(flag, key="pass_done", pass_index=spec.index)
         self._is_ended = any(flags)

@@ -33,7 +33,7 @@ class Distribution:
 
 
 def distribute(train: TrainConfig, processes: Processes) -> Distribution:
-    """Return what ``train_distribute`` means for so many processes."""
+    """Return what ``train_distribute`` means for these processes."""
     num_workers = processes.num_workers
     if processes.is_local:  # else a launcher has started one for each GPU
         num_workers *= _ranks_per_worker(train)

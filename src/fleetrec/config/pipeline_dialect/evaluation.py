@@ -76,7 +76,7 @@ class Metric(Message):
 
 
 class EvalConfig(Message):
-    """How a model is judged."""
+    """How a model is evaluated."""
 
     num_examples: int = Field(default=0, ge=0)
     eval_interval_secs: int = idle(default=300)

@@ -26,7 +26,7 @@ class Message(Options):
 
 
 class Opaque(Message):
-    """A message whose fields nobody reads here."""
+    """A message whose fields are not read."""
 
     model_config = {**Options.model_config, "extra": "allow"}
 

@@ -42,7 +42,7 @@ def training_rules(pipeline: Pipeline) -> tuple[Rule, ...]:
 
 
 def resume_options(pipeline: Pipeline) -> ResumeOptions:
-    """Return where ``--continue_train`` looks, and that it goes on with new data and options."""
+    """Return the folder of ``--continue_train``; data and options may have changed."""
     return ResumeOptions(
         folders=(pipeline.model_dir,),
         prefix=CHECKPOINT_PREFIX,

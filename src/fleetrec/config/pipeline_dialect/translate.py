@@ -84,7 +84,9 @@ class DataTranslator:
             at: Location = ("data_config", "label_fields", number)
             self._check_column(label, at)
             if label in used:
-                self._problems.note(at, "is also a feature of the model, which would be told it")
+                self._problems.note(
+                    at, "is also a feature of the model, which would leak the label"
+                )
             found.append(FeatureOptions(name=label, kind="raw", is_dense=True, columns=(label,)))
         weight = self._pipeline.data_config.sample_weight
         if weight:
@@ -182,7 +184,7 @@ class DataTranslator:
         return FeatureTranslator(declared.feature, grown=grown, note=note)
 
     def _check_precision(self, options: FeatureOptions, at: Location) -> None:
-        """Refuse ids of floats that nobody rounds: equal ones may be written differently."""
+        """Refuse ids of floats without ``precision``: equal floats may be written differently."""
         first = options.columns[0]
         is_float = first in self.fields and self.fields[first].input_type in ("FLOAT", "DOUBLE")
         if is_float and options.kind != "raw" and options.precision is None:

@@ -29,7 +29,7 @@ def kind_of(feature: FeatureConfig) -> FeatureKind | None:
 
 
 class FeatureTranslator:
-    """One feature; what is wrong with it is told to ``note``."""
+    """One feature; problems are passed to ``note``."""
 
     def __init__(
         self, feature: FeatureConfig, *, grown: EmbeddingVariable | None, note: Note
@@ -73,7 +73,7 @@ class FeatureTranslator:
         )
 
     def in_group(self, group: str, *, is_wide: bool) -> GroupFeature | None:
-        """Return what a group is told about the feature."""
+        """Return the options of the feature in a group."""
         feature = self._feature
         if self.is_dense:
             if is_wide:

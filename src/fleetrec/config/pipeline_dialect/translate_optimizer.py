@@ -66,7 +66,7 @@ def _weight_decay(rated: Rated) -> dict[str, float]:
 
 
 def _schedule(message: LearningRate) -> tuple[float, ScheduleOptions | None]:
-    """Return the first rate, and how it goes on."""
+    """Return the initial learning rate and its schedule."""
     if (rate := message.exponential_decay_learning_rate) is not None:
         return rate.initial_learning_rate, ExponentialDecay(
             decay_steps=rate.decay_steps,

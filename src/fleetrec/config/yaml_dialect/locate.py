@@ -14,7 +14,7 @@ MAX_NAME = 255  # what a file system takes
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Located:
-    """A file or folder, and what the user should be told about how it was found."""
+    """A file or folder, and notices for the user about how it was found."""
 
     path: Path
     notices: tuple[str, ...] = ()

@@ -147,7 +147,7 @@ def _evaluation_problems(runner: Runner) -> dict[str, str]:
             problems[key] = "given without eval_dataset"
     best, stop = runner.keep_best, runner.early_stop
     if best is not None and not (best.path or runner.save_checkpoint_path):
-        problems["keep_best"] = "expected a path, or save_checkpoint_path beside it"
+        problems["keep_best"] = "expected a path, or save_checkpoint_path in the same runner"
     if best is not None and stop is not None and best.metric == stop.metric:
         directions = {is_minimized(one.metric, one.minimize) for one in (best, stop)}
         if len(directions) > 1:

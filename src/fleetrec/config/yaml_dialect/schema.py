@@ -111,7 +111,7 @@ class Dataset(Section):
     @model_validator(mode="before")
     @classmethod
     def _leave_to_reader(cls, data: Any) -> Any:
-        """Let a reader of the user's own have keys that nobody else knows."""
+        """Allow extra keys for a custom reader."""
         if not isinstance(data, dict) or not data.get("data_converter"):
             return data
         return {key: value for key, value in data.items() if key in cls.model_fields}
@@ -167,7 +167,7 @@ class CommunicatorKeys(Section):
 
 
 class EvalInterval(Section):
-    """``eval_interval`` of a runner: after so many epochs, or steps."""
+    """``eval_interval`` of a runner: a number of epochs or of steps."""
 
     epochs: Int | None = Field(default=None, gt=0)
     steps: Int | None = Field(default=None, gt=0)
@@ -188,7 +188,7 @@ class KeepBest(Section):
 
 
 class EarlyStop(Section):
-    """``early_stop`` of a runner: after so many evaluations without a better value."""
+    """``early_stop`` of a runner: stop after ``patience`` evaluations without a better value."""
 
     metric: str
     minimize: bool | None = None

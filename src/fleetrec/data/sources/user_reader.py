@@ -230,7 +230,7 @@ class UserReader(Source, name="user_reader"):
                         return derived_options(options, sample)
                     except (TypeError, ValueError) as error:
                         raise DataError(
-                            f"data set {options.name}: features cannot be told from the first "
+                            f"data set {options.name}: features cannot be inferred from the first "
                             f"sample: {error}; give sparse_slots and dense_slots"
                         ) from error
         raise DataError(

@@ -13,7 +13,7 @@ from fleetrec.nn.mlp import Mlp, scaled_linear
 class DeepFm(nn.Module):
     """First-order terms, a factorization machine and an MLP; their logits add up.
 
-    With ``final`` they are judged by one more MLP instead: the machine gives its pooled vector.
+    With ``final`` they are the input of one more MLP; the machine gives its pooled vector.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class DeepFm(nn.Module):
 
     @staticmethod
     def final_dim(mlp: Mlp, *, wide_dim: int, dim: int) -> int:
-        """Return the width of what a final MLP judges."""
+        """Return the input width of a final MLP."""
         return wide_dim + dim + mlp.out_dim
 
     def forward(self, terms_BFW: Tensor, x_BFD: Tensor, deep_BX: Tensor) -> Tensor:
@@ -48,5 +48,5 @@ class DeepFm(nn.Module):
             logits_BK: Tensor = (first_B + self.fm(x_BFD)).unsqueeze(1) + self.out(h_BX)
             return logits_BK
         parts = [terms_BFW.sum(dim=1), self.fm.pool(x_BFD), h_BX]
-        judged_BK: Tensor = self.out(self.final(torch.cat(parts, dim=1)))
-        return judged_BK
+        joined_BK: Tensor = self.out(self.final(torch.cat(parts, dim=1)))
+        return joined_BK

@@ -13,7 +13,7 @@ from fleetrec.nn.mlp import Mlp, scaled_linear
 
 
 class Model(FieldModel):
-    """DLRM: dense values become one more vector; an MLP judges it and all dot products.
+    """DLRM: dense values become one more vector; an MLP takes it and all dot products.
 
     Naumov et al., "Deep Learning Recommendation Model for Personalization and Recommendation
     Systems", 2019.

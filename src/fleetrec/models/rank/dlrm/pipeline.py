@@ -30,9 +30,9 @@ class DlrmMessage(Message):
 
 
 class Model(GroupModel):
-    """Dense values become one more vector; an MLP judges the dot products of all vectors.
+    """Dense values become one more vector; an MLP takes the dot products of all vectors.
 
-    With ``arch_interaction_op: "cat"`` it judges the vectors themselves.
+    With ``arch_interaction_op: "cat"`` it takes the vectors themselves.
     """
 
     class Config(GroupModelOptions):

@@ -28,7 +28,8 @@ class Model(FieldModel):
             default=(38, 40, 42, 44), min_length=1, description="channels of each convolution"
         )
         filter_size: tuple[int, int] = Field(
-            default=(1, 9), description="what a filter sees: 1 place of a vector, so many fields"
+            default=(1, 9),
+            description="size of a filter: 1 element of a vector by this number of fields",
         )
         pooling_size: tuple[int, ...] = Field(
             default=(2, 2, 2, 2), description="fields that each max pooling makes one of"

@@ -28,7 +28,7 @@ class MultiTowerMessage(Message):
 
 
 class Model(GroupModel):
-    """Groups are normalised and judged apart; what comes out is judged together."""
+    """Each group has batch normalisation and an MLP; a final MLP takes their outputs."""
 
     class Config(GroupModelOptions):
         """What a pipeline says about the model."""

@@ -28,7 +28,7 @@ class WideAndDeepMessage(Message):
 
 
 class Model(GroupModel):
-    """Wide terms and an MLP, added up, or judged by one more MLP.
+    """Wide terms and an MLP, added up, or the input of one more MLP.
 
     Of two optimizers the first moves the wide part alone; of three the second moves the tables of
     the deep part.
@@ -57,8 +57,8 @@ class Model(GroupModel):
         self.final = None
         if options.final_dnn is not None:
             self.final = mlp_of(options.final_dnn, wide_dim + self.mlp.out_dim)
-        judged = self.mlp if self.final is None else self.final
-        self.out = scaled_linear(judged.out_dim, config.num_class)
+        last = self.mlp if self.final is None else self.final
+        self.out = scaled_linear(last.out_dim, config.num_class)
 
     def scopes(self) -> Mapping[str, str]:
         """Return by what names users know parts of the network."""
