@@ -776,7 +776,7 @@ class Cut:
     ) -> dict[str, Any]:
         """Write the table as it was at the cut, once; see table-snapshot.md.
 
-        Other threads may go on changing the table. They wait while about a megabyte of rows is
+        Other threads may go on changing the table. They wait while 256 KB of rows are
         read, never for a file. The cut is released afterwards, also after an error.
 
         Args:

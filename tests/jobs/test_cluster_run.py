@@ -131,7 +131,7 @@ def test_an_interrupted_job_is_resumed_where_it_was(tmp_path, unbroken):
     assert not (tmp_path / "ckpt/1").exists()
     done = run_job(tmp_path, "-m", "config.yaml", "--resume")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "going on behind step" in (tmp_path / "logs/worker.0").read_text()
+    assert "goes on after step" in (tmp_path / "logs/worker.0").read_text()
     assert tensors_of(tmp_path / "ckpt/1") == unbroken
 
 
@@ -154,7 +154,7 @@ def test_a_job_without_its_servers_goes_on_from_a_checkpoint_within_an_epoch(tmp
     assert done.returncode == 0, done.stdout + done.stderr
     told = text_of(tmp_path / "logs/worker.0")
     assert "written by 2 workers within an epoch, now there are 1" in told
-    assert "starting anew" in told
+    assert "this is a new run" in told
 
 
 def text_of(path):

@@ -4,11 +4,13 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from making import make_data, make_job, write_job
 from making_pipelines import WIDE_AND_DEEP, model_config, write_data, write_pipeline
+from multiprocess.launching import children_of, started, wait_until
 
 pytestmark = pytest.mark.multiprocess
 
@@ -118,6 +120,22 @@ def test_a_runner_that_is_one_process_is_run_by_the_first_worker_only(tmp_path):
     evaluated = [name for name, text in logs.items() if "Infer judge of epoch 0 done" in text]
     assert evaluated == ["workerlog.0"]
     assert (tmp_path / f"runs/{tmp_path.name}.infer/report.html").is_file()
+
+
+def test_the_supervisor_of_a_run_loads_no_torch(tmp_path):
+    job = make_job(make_data(tmp_path / "data", num_samples=64), batch_size=16, epochs=1)
+    job["runner"][0] |= {"class": "local_cluster_train", "worker_num": 1, "server_num": 1}
+    write_job(job, tmp_path / "config.yaml")
+    command = [sys.executable, "-m", "fleetrec", "run", "-m", "config.yaml"]
+    with started(command, tmp_path) as supervisor:
+        wait_until(
+            lambda: any("TRAINING_ROLE" in env for env in children_of(supervisor).values()),
+            "the processes of the run",
+        )
+        assert "libtorch" not in Path(f"/proc/{supervisor.pid}/maps").read_text()
+        output, _ = supervisor.communicate(timeout=250)
+    assert supervisor.returncode == 0, output
+    assert "Runner train Finish" in output
 
 
 def test_supervised_pipelines_log_in_their_own_words(tmp_path, paths):

@@ -69,7 +69,7 @@ def check_rounds(tmp_path, monkeypatch, num_rounds):
         tensors_of(newest)  # reads and checks every file of its chain
         num_left += len(list((folder / "steps").glob(".*")))
         forget_old(folder)
-    assert "starting anew" not in (folder / "printed").read_text().partition("save epoch_id")[2]
+    assert "this is a new run" not in (folder / "printed").read_text().partition("save epoch_id")[2]
     within_epoch = [path for path in published(folder) if path.parent.name == "steps"]
     check_equal_to_unbroken(tmp_path / "unbroken", monkeypatch, within_epoch[-1])
     return num_left

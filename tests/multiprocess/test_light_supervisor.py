@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from fleetrec.core.env import environment_with
+from making import make_data, make_job, write_job
 
 pytestmark = pytest.mark.multiprocess
 
@@ -46,3 +47,15 @@ def test_the_supervisor_of_a_program_loads_nothing_heavy(tmp_path):
     assert "fleetrec.launch.supervisor" in loaded
     assert not loaded & HEAVY
     assert {path.name for path in tmp_path.glob("[01]")} == {"0", "1"}
+
+
+@pytest.mark.parametrize("fleet_mode", ["ps", "collective"])
+def test_the_supervisor_of_a_runner_loads_no_torch(tmp_path, fleet_mode):
+    data = make_data(tmp_path / "data", num_samples=64, num_files=2)
+    runner = {"class": "local_cluster_train", "fleet_mode": fleet_mode, "worker_num": 2}
+    job = make_job(data, batch_size=16, **runner)
+    write_job(job, tmp_path / "config.yaml")
+    loaded = modules_of_supervisor(tmp_path, "run", "-m", "config.yaml")
+    assert "fleetrec.launch.supervisor" in loaded
+    assert not loaded & HEAVY
+    assert (tmp_path / "ckpt").is_dir()

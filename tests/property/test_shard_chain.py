@@ -87,8 +87,8 @@ class SavedHolders:
         if kind == "lost":
             return
         commit()
-        directories = (*(before.chain.directories if before else ()), directory)
-        chain = Chain(directories=directories, fingerprint=record.fingerprint)
+        urls = (*(before.chain.urls if before else ()), str(directory))
+        chain = Chain(urls=urls, fingerprint=record.fingerprint)
         self.stored = StoredTable(name="t", record=record, chain=chain)
 
     def reshard(self):

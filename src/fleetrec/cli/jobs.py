@@ -85,7 +85,7 @@ def run_job(request: JobRequest, start: JobStart) -> None:
 
             loaded = load().runs[index] if is_light else run
             run_process(loaded, own, folder=folder, resume=start.resume)
-    if place is not None:
+    if not _is_alone(place):
         exit_now(0)  # a launcher waits for the end of this process
 
 
@@ -107,17 +107,24 @@ def load_checked(
                 f"{place.num_workers} workers; use class: cluster_train, or start one process"
             ]
         )
-    if any(run.device.kind == "gpu" for run in job.runs):
-        from fleetrec.parallel.device import check_gpus  # loads torch
-
-        check_gpus(job.runs)
     for run in job.runs:
         check_run(run, place)
         if place is None and not resume:
             from fleetrec.cli.new_run import check_new_run
 
             check_new_run(run)
+    check_devices(job.runs, place)
     return job
+
+
+def check_devices(runs: Sequence[RunOptions], place: Place | None) -> None:
+    """Refuse runs for GPUs that are not on this machine."""
+    if all(run.device.kind == "cpu" for run in runs):
+        return
+    from fleetrec.parallel.device import check_gpus  # loads torch
+
+    counts = [run.cluster.num_workers if is_supervised_here(run, place) else 1 for run in runs]
+    check_gpus(list(zip(runs, counts, strict=True)))
 
 
 def check_run(run: RunOptions, place: Place | None) -> None:
@@ -126,7 +133,7 @@ def check_run(run: RunOptions, place: Place | None) -> None:
     if run.engine == "cluster" and place is None:
         raise UnavailableError(
             f"{where}: class cluster cannot be submitted in this version; start the same command "
-            "on each machine by torchrun (fleet_mode: collective) or with TRAINING_ROLE and the "
+            "by torchrun on each machine (fleet_mode: collective), or with TRAINING_ROLE and the "
             "other variables that docs/launching.md lists, or use class: local_cluster"
         )
     if not is_collective(run) and run.engine != "single":
@@ -142,8 +149,8 @@ def _check_servers(run: RunOptions, where: str) -> None:
         )
     if run.device.kind == "gpu":
         raise UnavailableError(
-            f"{where}: workers of parameter servers compute on the CPU; use device: cpu, or "
-            "fleet_mode: collective"
+            f"{where}: workers of parameter servers compute on the CPU; use device: cpu and "
+            "fleet_mode: ps, or fleet_mode: collective"
         )
 
 
@@ -159,7 +166,7 @@ def _check_place(run: RunOptions, place: Place, where: str) -> None:
         raise ConfigError(
             [
                 f"{where}: trains with parameter servers, but {place.launcher} has started "
-                f"{place.num_workers} ranks without any; use fleet_mode: collective (in a "
+                f"{place.num_workers} processes without any; use fleet_mode: collective (in a "
                 "pipeline: another train_distribute), or start servers"
             ]
         )

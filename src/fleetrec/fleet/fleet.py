@@ -118,7 +118,7 @@ class Fleet:
     def stop_worker(self) -> None:
         """Disconnect: this worker needs the servers no more."""
         if self._is_attached and self._program is not None:
-            self._program.detach()
+            self._program.detach(finished=True)
             self._is_attached = False
 
     # Training.

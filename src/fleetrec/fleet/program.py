@@ -129,11 +129,11 @@ class Program:
             self.is_restarted = True
         group.all_gather(Progress().to_bytes(), key=START, pass_index=None)
 
-    def detach(self) -> None:
-        """Leave the group: this process needs the servers no more."""
+    def detach(self, *, finished: bool) -> None:
+        """Leave the group; ``finished``: this process needs neither servers nor journal again."""
         if self._loop is not None:
-            self._loop.close(finished=True)
-        self.group.close(finished=True)
+            self._loop.close(finished=finished)
+        self.group.close(finished=finished)
         self._group = self._built = self._loop = None
 
     def train(self, dataset: Dataset, fetch: FetchOptions) -> dict[str, float]:
@@ -149,6 +149,8 @@ class Program:
         phase = self._phase_of(dataset)
         spec = self._spec_of(phase)
         is_first = self._loop is None
+        if self._loop is not None:
+            self._loop.close(finished=False)
         self._loop = Loop(
             [phase],
             self.group,

@@ -32,10 +32,16 @@ def num_gpus() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def check_gpus(runs: Sequence[RunOptions]) -> None:
-    """Refuse runs for GPUs that are not here: all of them at once, before the first run trains."""
+def check_gpus(num_processes: Sequence[tuple[RunOptions, int]]) -> None:
+    """Refuse runs for GPUs that are not here: all of them at once, before the first run trains.
+
+    With each run comes how many of its processes are on this machine.
+    """
     present = num_gpus()
-    missing = {run.name: [gpu for gpu in _gpus_of(run) if gpu >= present] for run in runs}
+    missing = {
+        run.name: [gpu for gpu in _gpus_of(run.device, count) if gpu >= present]
+        for run, count in num_processes
+    }
     asked = [
         f"runner {name}: device: gpu asks for GPU {', '.join(map(str, gpus))}"
         for name, gpus in missing.items()
@@ -45,13 +51,12 @@ def check_gpus(runs: Sequence[RunOptions]) -> None:
         raise UnavailableError(f"{'; '.join(asked)}{_no_such_gpu()}")
 
 
-def _gpus_of(run: RunOptions) -> list[int]:
-    """Return the GPUs that processes of a run use on this machine; of a cluster, the first."""
-    if run.device.kind == "cpu":
+def _gpus_of(options: DeviceOptions, num_processes: int) -> list[int]:
+    """Return the GPUs that processes use on this machine."""
+    if options.kind == "cpu":
         return []
-    gpus = run.device.gpus
-    num_here = run.cluster.num_workers if run.engine == "local_cluster" else 1
-    return sorted({gpus[index % len(gpus)] for index in range(num_here)})
+    gpus = options.gpus
+    return sorted({gpus[index % len(gpus)] for index in range(num_processes)})
 
 
 def _no_such_gpu() -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrec.cli.jobs import check_run, in_child, is_supervised_here, place_in_run
+from fleetrec.cli.jobs import check_devices, check_run, in_child, is_supervised_here, place_in_run
 from fleetrec.config.job import ClusterOptions, DeviceOptions, RunOptions
 from fleetrec.core.errors import ConfigError, FleetRecError, UnavailableError
 from fleetrec.core.place import Place
@@ -60,16 +60,22 @@ def test_processes_are_started_here_unless_they_were_started(engine, place, expe
     [
         (make_run("cluster"), None, "cannot be submitted in this version"),
         (make_run("local_cluster", "pslib"), None, "fleet_mode pslib is not available"),
-        (make_run("local_cluster", device="gpu"), None, "use device: cpu, or fleet_mode: coll"),
-        (make_run("single", device="gpu"), None, "PyTorch finds no GPU here"),
-        (make_run("local_cluster", "collective", device="gpu"), None, "finds no GPU here"),
+        (make_run("local_cluster", device="gpu"), None, "use device: cpu and fleet_mode: ps"),
         (make_run("cluster", "collective"), WORKER_0, "fleetrec has started 1 servers"),
-        (make_run("cluster", "ps"), RANK_0, "torchrun has started 2 ranks without any"),
+        (make_run("cluster", "ps"), RANK_0, "torchrun has started 2 processes without any"),
     ],
 )
 def test_what_cannot_run_is_refused(run, place, message):
     with pytest.raises(FleetRecError, match=message):
         check_run(run, place)
+
+
+def test_gpus_that_are_not_there_are_refused_for_all_runs_at_once():
+    ranks = make_run("local_cluster", "collective", device="gpu")
+    runs = [make_run(device="gpu"), ranks.model_copy(update={"name": "tune"})]
+    with pytest.raises(UnavailableError, match=r"runner train: .*; runner tune: .*finds no GPU"):
+        check_devices(runs, None)
+    check_devices([make_run()], None)
 
 
 @pytest.mark.parametrize(
