@@ -15,10 +15,6 @@ constexpr std::size_t kStretchBytes = std::size_t{1} << 18;
 // not changed since.
 constexpr std::size_t kFirstBytes = std::size_t{1} << 24;
 
-// Copies that the first step behind a cut can make without a page fault: nearly all its rows have
-// not changed since.
-constexpr std::size_t kFirstBytes = std::size_t{1} << 24;
-
 }  // namespace
 
 CutContent::CutContent(std::span<const Bucket> buckets, const RowLayout& layout,

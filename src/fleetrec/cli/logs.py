@@ -48,7 +48,7 @@ def run_log(path: Path) -> Iterator[None]:
     with _attached(handler):
         try:
             yield
-        except (FleetRecError, OSError) as error:  # the terminal is told by main
+        except (FleetRecError, OSError) as error:  # main prints it
             handler.handle(logging.makeLogRecord({"levelname": "ERROR", "msg": str(error)}))
             raise
 

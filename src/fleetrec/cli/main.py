@@ -132,12 +132,12 @@ def serve_table(
         str | None, typer.Option(help="The phase whose tables are served, if there are several.")
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Serve figures for Prometheus on this port of 127.0.0.1.")
+        int | None, typer.Option(help="Serve metrics for Prometheus on this port of 127.0.0.1.")
     ] = None,
     tls_certificate: Annotated[Path | None, typer.Option(help="Serve with TLS (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).")] = None,
 ) -> None:
-    """Serve the tables of a checkpoint to programs that look rows up, until told to stop.
+    """Serve the tables of a checkpoint to programs that look rows up, until a signal comes.
 
     Example: fleetrec serve-table increment_dnn/3 --endpoint 127.0.0.1:7000
     """

@@ -31,7 +31,7 @@ class MetricsTail:
         if record["event"] == "saved":
             self._observer.saved(record["what"], record["path"], epoch=record["epoch"])
         elif record["event"] == "pass":
-            figures = {k: float("nan") if v is None else v for k, v in record["metrics"].items()}
+            metrics = {k: float("nan") if v is None else v for k, v in record["metrics"].items()}
             self._observer.pass_done(
                 PassDone(
                     kind=record["kind"],
@@ -39,7 +39,7 @@ class MetricsTail:
                     epoch=record["epoch"],
                     seconds=record["seconds"],
                     samples_per_s=record["samples_per_s"],
-                    metrics=figures,
+                    metrics=metrics,
                     tables=record["tables"],
                 )
             )

@@ -7,9 +7,9 @@ from fleetrec.train.checkpoints import step_checkpoints
 
 
 def check_new_run(run: RunOptions) -> None:
-    """Refuse to train into a folder in which a later run could not tell old checkpoints from new.
+    """Refuse to train into a folder that holds checkpoints of an earlier run.
 
-    That is so where checkpoints are found by their step alone.
+    Only where checkpoints are found by their step: there old and new ones cannot be distinguished.
     """
     if run.kind != "train" or run.resume.prefix is None:
         return

@@ -55,7 +55,7 @@ class Plan:
     scales: Sequence[Scale]
 
     def scale(self, num_ranks: int) -> Scale:
-        """Return what so many ranks do."""
+        """Return the plan for a number of ranks."""
         return next(scale for scale in self.scales if scale.num_ranks == num_ranks)
 
 

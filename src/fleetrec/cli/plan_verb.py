@@ -36,7 +36,7 @@ def plan(  # noqa: PLR0913
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what goes where on so many ranks, what a step costs, and what more ranks would bring.
+    """Print where tables go on a number of ranks, what a step costs, and how it scales.
 
     Example: fleetrec plan rank/dnn --ranks 8 --memory 64GB
     """

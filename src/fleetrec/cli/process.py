@@ -1,4 +1,4 @@
-"""One process of a run: the only one, a rank, a worker or a server, whoever started it."""
+"""One process of a run: the only one, a rank, a worker or a server, started by any launcher."""
 
 import contextlib
 import logging

@@ -9,7 +9,7 @@ from fleetrec.train.events import Interval, PassDone, StepInfo
 
 
 class ProgressObserver:
-    """Shows how far the run is, its rate, and the last figures."""
+    """Shows how far the run is, its rate, and the last metrics."""
 
     def __init__(self, title: str) -> None:
         console = shared_console()
@@ -19,12 +19,12 @@ class ProgressObserver:
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[metrics]}"),
             console=console,
             disable=not console.is_terminal,
             transient=True,
         )
-        self._task = self._progress.add_task(title, total=1.0, figures="")
+        self._task = self._progress.add_task(title, total=1.0, metrics="")
         self._title = title
 
     def __enter__(self) -> Self:
@@ -40,11 +40,11 @@ class ProgressObserver:
         self._progress.update(self._task, completed=info.fraction, description=where)
 
     def interval(self, interval: Interval) -> None:
-        """Show the figures of an interval."""
+        """Show the metrics of an interval."""
         wanted = [n for n in interval.metrics if n.startswith(("AUC", "LOSS"))]
-        figures = [f"{name} {interval.metrics[name]:.4f}" for name in wanted]
-        text = "  ".join([f"{interval.samples_per_s:,.0f} samples/s", *figures])
-        self._progress.update(self._task, figures=text)
+        metrics = [f"{name} {interval.metrics[name]:.4f}" for name in wanted]
+        text = "  ".join([f"{interval.samples_per_s:,.0f} samples/s", *metrics])
+        self._progress.update(self._task, metrics=text)
 
     def pass_done(self, done: PassDone) -> None:
         """Leave it to the log."""

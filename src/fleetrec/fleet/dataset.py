@@ -123,7 +123,7 @@ class Dataset:
 
 
 class QueueDataset(Dataset):
-    """Read anew in every pass, by several readers in turn."""
+    """Read again in every pass, by several readers in turn."""
 
     kind = "QueueDataset"
 
@@ -171,7 +171,7 @@ class InMemoryDataset(Dataset):
         self._memory().shuffle(seed=0, epoch=self._next_shuffle())
 
     def global_shuffle(self, fleet: Connected) -> None:
-        """Deal the samples of all workers anew; every worker has to call it."""
+        """Redistribute the samples of all workers at random; every worker must call it."""
         memory = self._memory()
         with fleet.exchange(self.inputs) as exchange:
             memory.shuffle_globally(exchange, seed=0, epoch=self._next_shuffle())

@@ -38,7 +38,7 @@ class _Settings:
 
 
 class DistributedStrategy(_Settings):
-    """The second generation: ``a_sync`` alone is async, with ``k_steps`` it is geo, else sync."""
+    """The second generation: ``a_sync`` is async, with ``k_steps`` geo; without it, sync."""
 
     _known = ("a_sync", "a_sync_configs")
 
@@ -122,7 +122,7 @@ class StrategyFactory:
 
     @staticmethod
     def create_geo_strategy(update_frequency: int = 100) -> DistributeTranspilerConfig:
-        """Let workers learn for themselves, and meet every so many steps."""
+        """Let workers train on their own, and exchange changes every ``update_frequency`` steps."""
         return DistributeTranspilerConfig(
             sync_mode=False, geo_sgd_mode=True, geo_sgd_need_push_nums=update_frequency
         )

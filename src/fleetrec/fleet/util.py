@@ -14,7 +14,7 @@ from fleetrec.core.place import Place
 
 Mode = Literal["sum", "min", "max"]
 Number = int | float | npt.NDArray[np.float64] | npt.NDArray[np.int64]
-Gather = Callable[[bytes], list[bytes]]  # brings some bytes, gets those of all workers
+Gather = Callable[[bytes], list[bytes]]  # an all-gather over the workers
 
 
 class Util:
