@@ -149,7 +149,8 @@ class Saver:
             raise writing.error
         epoch = last_pass_index(writing.request.progress)
         if self._group.is_chief:
-            self._context.observer.saved("checkpoint", writing.request.url, epoch=epoch)
+            what = "best checkpoint" if writing.request.is_replaceable else "checkpoint"
+            self._context.observer.saved(what, writing.request.url, epoch=epoch)
 
     def close(self) -> None:
         """Wait for the thread; its error matters no more."""
