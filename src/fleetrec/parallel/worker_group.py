@@ -11,7 +11,6 @@ from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.place import Place
 from fleetrec.data.plan import DataShard
 from fleetrec.embedding.native_store import NativeStore
-from fleetrec.embedding.table import TableConfig
 from fleetrec.models.base import Model
 from fleetrec.parallel import geo
 from fleetrec.parallel.flat import FlatParameters
@@ -27,7 +26,7 @@ from fleetrec.parallel.transfer import transfer_to
 from fleetrec.parallel.worker_payload import decode_payload, latest_progress
 from fleetrec.parallel.worker_session import WorkerSession
 from fleetrec.server.client import ClientOptions
-from fleetrec.server.parameter_client import ParameterClient
+from fleetrec.server.parameter_client import ParameterClient, WorkerProgress
 from fleetrec.server.spec import ServedModel
 
 PsMode = Literal["sync", "async", "half_async", "geo"]
@@ -139,44 +138,22 @@ class WorkerGroup:
     def build(self, model: Model, options: ModelOptions) -> BuiltModel:
         """Connect to the servers; the chief describes the model to them."""
         self._check(model, options)
-        is_geo = self._is_geo(options)
-        tables = model.embedding_collection().tables
         model.to(self.device)
-        frozen = freeze(model, tables, options.frozen)
+        frozen = freeze(model, model.embedding_collection().tables, options.frozen)
         plan = OptimizerPlan(model, options.optimizers)
         flat = FlatParameters(model, plan)
-        client = ParameterClient(
-            self._place,
-            self._served(plan, flat, tables, options),
-            dataclasses.replace(self._client_options, model=len(self._connections)),
-        )
-        if self.is_chief:
-            client.set_up(flat.values())
-        before = client.register()
-        communicator = self._options.communicator
+        client, before = self._connect(self._served(model, plan, flat, options), flat)
         session = WorkerSession(
             client,
             model,
             flat,
             plan,
             mode=self._options.strategy,
-            communicator=communicator,
+            communicator=self._options.communicator,
             before=before,
         )
+        rows, dense = self._rows(session, options, frozen)
         progress, buffers = decode_payload(before.progress)
-        rows: ServerRows | geo.GeoRows
-        dense: ServerDense | geo.GeoDense
-        if is_geo:
-            rows, dense = self._geo(session, options, frozen)
-        else:
-            interval = communicator.max_send_grad_num_before_recv
-            rows = ServerRows(
-                session,
-                communicator=communicator,
-                dense_interval=1 if self._options.strategy == "sync" else interval,
-                frozen=frozen,
-            )
-            dense = ServerDense(session, rows)
         connection = _Connection(
             client=client,
             session=session,
@@ -186,22 +163,18 @@ class WorkerGroup:
             num_passes=before.num_passes,
         )
         self._connections.append(connection)
-        return BuiltModel(
-            stepper=Stepper(
-                model,
-                rows,
-                dense,
-                transfer=transfer_to(self.device),
-                update=options.update,
-                seed=options.seed,
-                rank=self.rank,
-            ),
-            state=ServerState(
-                session,
-                replaces_servers=self.is_chief and not self.has_started,
-                buffers=buffers,
-            ),
+        stepper = Stepper(
+            model,
+            rows,
+            dense,
+            transfer=transfer_to(self.device),
+            update=options.update,
+            seed=options.seed,
+            rank=self.rank,
         )
+        replaces_servers = self.is_chief and not self.has_started
+        state = ServerState(session, replaces_servers=replaces_servers, buffers=buffers)
+        return BuiltModel(stepper=stepper, state=state)
 
     def close(self, *, finished: bool) -> None:
         """Hang up; ``finished``: when no worker needs the servers any more, they end."""
@@ -234,13 +207,20 @@ class WorkerGroup:
                 "(each worker clips its own gradient), one worker, or fleet_mode: collective"
             )
 
+    def _connect(
+        self, served: ServedModel, flat: FlatParameters
+    ) -> tuple[ParameterClient, WorkerProgress]:
+        """Connect to the servers of the next model; returns what they know of this worker."""
+        options = dataclasses.replace(self._client_options, model=len(self._connections))
+        client = ParameterClient(self._place, served, options)
+        if self.is_chief:
+            client.set_up(flat.values())
+        return client, client.register()
+
     def _served(
-        self,
-        plan: OptimizerPlan,
-        flat: FlatParameters,
-        tables: dict[str, TableConfig],
-        options: ModelOptions,
+        self, model: Model, plan: OptimizerPlan, flat: FlatParameters, options: ModelOptions
     ) -> ServedModel:
+        tables = model.embedding_collection().tables
         optimizers = plan.optimizers
         configs = tuple(tables.values())
         if not options.trains or self._is_geo(options):  # servers store, or only add
@@ -255,6 +235,21 @@ class WorkerGroup:
             seed=options.seed,
             mode="sync" if self._options.strategy == "sync" else "async",
         )
+
+    def _rows(
+        self, session: WorkerSession, options: ModelOptions, frozen: frozenset[str]
+    ) -> tuple[ServerRows | geo.GeoRows, ServerDense | geo.GeoDense]:
+        if self._is_geo(options):
+            return self._geo(session, options, frozen)
+        communicator = self._options.communicator
+        interval = communicator.max_send_grad_num_before_recv
+        rows = ServerRows(
+            session,
+            communicator=communicator,
+            dense_interval=1 if self._options.strategy == "sync" else interval,
+            frozen=frozen,
+        )
+        return rows, ServerDense(session, rows)
 
     def _geo(
         self, session: WorkerSession, options: ModelOptions, frozen: frozenset[str]
