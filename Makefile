@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -type f) CMakeLists.txt
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help setup train test test-slow chaos test-native lint types fmt bench bench-large promises all clean
+.PHONY: help setup train test test-fast test-slow chaos test-native lint types fmt bench bench-large promises all clean
 help:  ## Show the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
@@ -32,6 +32,11 @@ train: setup  ## Train the built-in click model and show its AUC
 test: setup  ## Run all tests
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+
+FAST := tests/test_architecture.py tests/unit tests/contract tests/property tests/golden
+test-fast: setup  ## Run the tests that start no process (under 2 minutes)
+	@echo "== fast tests"
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not multiprocess" -k "not promised_auc" $(FAST)
 
 # S3 needs many packages; only tests of it do.
 $(VENV)/.s3: $(VENV)/.deps
