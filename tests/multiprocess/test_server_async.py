@@ -4,12 +4,14 @@ import time
 
 import numpy as np
 import pytest
-from fleetrec.train.evaluator import Evaluator
-from fleetrec.train.passes import Surroundings
+import torch
 from safetensors.numpy import load_file
 
 from fleetrec.cli.job import load_job
+from fleetrec.parallel.solo import SoloGroup
+from fleetrec.train.context import RunContext
 from fleetrec.train.events import Observers
+from fleetrec.train.run import Evaluation
 from fleetrec.train.run_folder import RunFolder
 from making import columns_of, make_data, make_job, run, tables_of, tensors_of, write_job
 from multiprocess.cluster import LocalCluster
@@ -18,14 +20,14 @@ AUC_TOLERANCE = 0.003
 BATCH_SIZE = 32
 
 
-class Figures:
-    """Remembers what came out of a pass."""
+class LastMetrics:
+    """Remembers the metrics of a pass."""
 
     def __init__(self):
         self.last = {}
 
     def pass_done(self, done):
-        self.last = done.figures
+        self.last = done.metrics
 
     def __getattr__(self, name):
         return lambda *_, **__: None
@@ -40,17 +42,17 @@ def make_learnable(folder, *, batch_size=BATCH_SIZE, **runner):
 
 
 def auc_of(job, checkpoint):
-    """The figure of a checkpoint, in a single process."""
+    """The AUC of a checkpoint, in a single process."""
     options = load_job(str(job), overrides=[f"runner.infer.init_model_path={checkpoint}"]).runs[1]
-    figures = Figures()
-    around = Surroundings(
+    metrics = LastMetrics()
+    context = RunContext(
         clock=time.monotonic,
         run_id="one",
         folder=RunFolder(path=job.parent / "infer"),
-        observer=Observers(figures),
+        observer=Observers(metrics),
     )
-    Evaluator(options, around).infer()
-    return figures.last["AUC"]
+    Evaluation(options, SoloGroup(torch.device("cpu")), context).run()
+    return metrics.last["AUC"]
 
 
 @pytest.fixture(scope="module")

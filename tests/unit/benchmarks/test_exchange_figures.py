@@ -10,7 +10,7 @@ from benchmarks.exchange import Counted
 from fleetrec.core.partition import contiguous_block
 from fleetrec.data.loader import Loader
 from fleetrec.planning.sample import table_ids
-from fleetrec.train.phase import build_phase
+from making_phases import phase_of
 
 BATCH_SIZE = 32
 
@@ -23,10 +23,10 @@ def part(tmp_path_factory):
 
 def played_out(run) -> list[Counted]:
     """Let ranks take turns at batches, and count what each would send for its rows."""
-    phase = build_phase(run.phases[0], run)
+    phase = phase_of(run.phases[0], run)
     collection = phase.model.embedding_collection()
     (table,) = collection.tables.values()
-    store = phase.strategy.stores[table.name]
+    store = phase.state.stores[table.name]
     count = run.cluster.num_workers
     sent, steps = np.zeros(count), np.zeros(count, int)
     with Loader(run.phases[0].dataset, seed=0).epoch(0) as batches:

@@ -4,21 +4,21 @@ import pytest
 
 from fleetrec.cli.job import load_job
 from fleetrec.planning.measure import measure
-from fleetrec.train.phase import build_phase
 from making import make_data, make_job, write_job
+from making_phases import phase_of
 
 
 @pytest.fixture
 def phase(tmp_path):
     job = make_job(make_data(tmp_path / "data", num_samples=200))
     (run,) = load_job(str(write_job(job, tmp_path / "job.yaml")), overrides=()).runs
-    return build_phase(run.phases[0], run)
+    return phase_of(run.phases[0], run)
 
 
 def measured(phase, *, clock):
     with phase.loader.epoch(0) as batches:
         some = list(itertools.islice(batches, 3))
-    return measure(phase.model, phase.strategy, some, clock=clock), some
+    return measure(phase.model, phase.stepper, phase.state, some, clock=clock), some
 
 
 def test_times_are_those_of_the_clock(phase):
