@@ -303,3 +303,21 @@ def test_what_servers_cannot_do_starts_nothing(tmp_path, change, status, message
     assert done.returncode == status
     assert message in done.stderr
     assert not (tmp_path / "logs").exists()
+
+
+def test_all_phases_that_a_runner_names_are_trained(tmp_path):
+    config = make_cluster_job(tmp_path, phases=["learn", "judge"], epochs=2)
+    found = run_job(tmp_path, "-m", str(config))
+    assert found.returncode == 0, found.stdout + found.stderr
+    tables = json.loads((tmp_path / "ckpt" / "1" / "MANIFEST.json").read_text())["tables"]
+    assert tables.keys() == {"learn", "judge"}
+    rows = {name: its["SparseFeatFactors"]["rows"] for name, its in tables.items()}
+    assert rows["learn"] == rows["judge"] > 0
+    passes = [
+        json.loads(line)
+        for line in (tmp_path / "logs" / f"{tmp_path.name}.train" / "metrics.jsonl")
+        .read_text()
+        .splitlines()
+    ]
+    done = [(one["phase"], one["epoch"]) for one in passes if one["event"] == "pass"]
+    assert done == [("learn", "0"), ("judge", "0"), ("learn", "1"), ("judge", "1")]

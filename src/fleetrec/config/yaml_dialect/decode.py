@@ -144,8 +144,8 @@ class _Decoder:
     ) -> RunOptions:
         """Take the phases in the order of their section, whatever the order in the runner."""
         chosen = [phase for phase in options if phase.name in runner.phases or not runner.phases]
-        if has_servers(runner) and len(chosen) > 1:
-            text = f"servers hold one model: only phase {chosen[0].name} is run"
+        if has_servers(runner) and not runner.phases and len(chosen) > 1:  # as PaddleRec does
+            text = f"phases: names none, so servers train the first one only, {chosen[0].name}"
             self._notices.append(f"runner {runner.name}: {text}")
             chosen = chosen[:1]
         evaluation = None
@@ -168,7 +168,8 @@ class _Decoder:
             if runner is None or runner.eval_dataset is None:
                 continue
             where = (*at, "eval_dataset")
-            if len(runner.phases or phases) > 1 and not has_servers(runner):
+            is_first_only = has_servers(runner) and not runner.phases
+            if len(runner.phases or phases) > 1 and not is_first_only:
                 self._problems.note(where, "is for a runner of one phase; name it in phases")
             if self._check_name(where, runner.eval_dataset, datasets):
                 self._check_dataset(datasets[runner.eval_dataset])
