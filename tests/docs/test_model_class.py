@@ -30,7 +30,7 @@ def test_a_model_class_is_one_file(tmp_path):
     )
     pipeline = write_pipeline(tmp_path, model, paths=write_data(tmp_path, num_train=2000))
     decoded = decode_pipeline(pipeline, classes=classes, changes=Changes(), kind="train")
-    folder = RunFolder(path=decoded.model_dir)
+    folder = RunFolder(path=Path(decoded.model_dir))
     run_process(decoded.job.runs[0], Place(), folder=folder, resume=False)
-    result = json.loads((decoded.model_dir / "eval_result.txt").read_text())
+    result = json.loads((folder.path / "eval_result.txt").read_text())
     assert result["auc"] > 0.75

@@ -25,8 +25,8 @@ def visible(folder):
 
 
 def step_of(path):
-    position = open_folder(path, kind="checkpoint").meta["position"]
-    return position["step"], position["epoch"]
+    progress = open_folder(path, kind="checkpoint").meta["progress"]
+    return progress["step"], progress["pass_index"]
 
 
 def run_and_kill(context, folder, delay_s):

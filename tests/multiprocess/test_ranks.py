@@ -132,7 +132,7 @@ def test_every_model_ends_alike_on_any_number_of_ranks(folder):
         for kind, (_, checkpoint) in alone.items():
             place = folder / kind
             ours = place / f"ranks{count}" / checkpoint
-            position = open_folder(ours, kind="checkpoint").meta["position"]
+            position = open_folder(ours, kind="checkpoint").meta["progress"]
             assert position["step"] >= NUM_STEPS
             assert_close(ours, place / "alone" / checkpoint, atol=0 if count == 1 else 1e-5)
             assert_close(ours, place / f"again{count}" / checkpoint, atol=0)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fleetrec.core.errors import CheckpointError
+from fleetrec.core.fault_points import fault_point
 from fleetrec.embedding.record import ParentRecord, ShardRecord, TableRecord
 from fleetrec.embedding.sharding import merge_table_records, num_shards_each, sum_stats
 from fleetrec.optim.dense import follows_steps
@@ -50,6 +51,7 @@ class ServerCut:
             for name in self._cut.tables
         }
         written = self._client.admin.save(self._token, target, tables)
+        fault_point("save")
         records = {
             name: merge_table_records(
                 self._client.stores[name].identity,

@@ -136,11 +136,14 @@ def test_one_metric_has_one_direction(config):
         )
 
 
-def test_servers_hold_the_first_phase_only(config):
+@pytest.mark.parametrize(
+    ("phases", "trained"), [("[learn, judge]", ["learn", "judge"]), ("[]", ["learn"])]
+)
+def test_servers_train_the_phases_that_a_runner_names_or_the_first(config, phases, trained):
     run = decode_run(
-        config, "runner.train.class=local_cluster_train", "runner.train.phases=[learn, judge]"
+        config, "runner.train.class=local_cluster_train", f"runner.train.phases={phases}"
     )
-    assert [phase.name for phase in run.phases] == ["learn"]
+    assert [phase.name for phase in run.phases] == trained
 
 
 def pipeline_rules(tmp_path, *arguments, change=lambda text: text):
