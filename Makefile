@@ -34,7 +34,7 @@ test: setup  ## Run all tests
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 FAST := tests/test_architecture.py tests/unit tests/contract tests/property tests/golden
-test-fast: setup  ## Run the tests that start no process (under 2 minutes)
+test-fast: setup  ## Run the tests that start no process
 	@echo "== fast tests"
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not multiprocess" -k "not promised_auc" $(FAST)
 

@@ -153,7 +153,7 @@ class Checks:
         return self.digest(member)
 
     def uneven(self):
-        """The last rank has fewer batches; the others go on with blank ones beside it."""
+        """The last rank has fewer batches than the other, and makes blank steps at the end."""
         member = self.member()
         batches = [make_batch([step, 5, 6]) for step in range(6 - 3 * self.comm.rank)]
         num_blank = 0

@@ -131,10 +131,6 @@ class Group(Protocol):
         """Return the progress of the process that this one replaces; b"" in a new run."""
         ...
 
-    def worker_progress(self) -> list[bytes]:
-        """Flush pending steps and return every worker's progress; empty where all share one."""
-        ...
-
     def build(self, model: Model, options: ModelOptions) -> BuiltModel:
         """Prepare a model for training by this group; raises ValueError for what it cannot do."""
         ...

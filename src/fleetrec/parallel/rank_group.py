@@ -115,10 +115,6 @@ class RankGroup:
         """Return b"": nothing outlives the ranks but checkpoints."""
         return b""
 
-    def worker_progress(self) -> list[bytes]:
-        """Return nothing: all ranks are at the same place."""
-        return []
-
     def build(self, model: Model, options: ModelOptions) -> BuiltModel:
         """Prepare a model for training by all ranks."""
         tables = model.embedding_collection().tables

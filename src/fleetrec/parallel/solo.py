@@ -69,10 +69,6 @@ class SoloGroup:
         """Return b"": nothing outlives the process but checkpoints."""
         return b""
 
-    def worker_progress(self) -> list[bytes]:
-        """Return nothing: there is one process."""
-        return []
-
     def build(self, model: Model, options: ModelOptions) -> BuiltModel:
         """Prepare a model for training in this process."""
         tables = model.embedding_collection().tables

@@ -126,15 +126,6 @@ class WorkerGroup:
         """Return the progress of the last step that all servers have of this worker."""
         return latest_progress([connection.progress for connection in self._connected])
 
-    def worker_progress(self) -> list[bytes]:
-        """Wait until the servers have applied the steps so far; returns every worker's progress."""
-        found = []
-        for connection in self._connected:
-            connection.session.wait_until_applied()
-            payloads = connection.client.worker_progress()
-            found.append([decode_payload(payload)[0] for payload in payloads])
-        return [latest_progress(of_worker) for of_worker in zip(*found, strict=True)]
-
     def build(self, model: Model, options: ModelOptions) -> BuiltModel:
         """Connect to the servers; the chief describes the model to them."""
         self._check(model, options)
