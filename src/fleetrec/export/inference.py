@@ -9,12 +9,13 @@ vectors, and the manifest says how to look them up. docs/formats/inference.md ha
 import contextlib
 import copy
 import dataclasses
+import functools
 import importlib.util
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,9 @@ from fleetrec.core.errors import ConfigError, ModelError, UnavailableError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import LookupGroup
 from fleetrec.models.base import Model
+
+if TYPE_CHECKING:
+    import onnx
 
 KIND = "inference model"
 GRAPH = "model.onnx"
@@ -73,7 +77,17 @@ class InferenceModel:
         with _exporting(self.model):
             torch.export.export(graph, example, dynamic_shapes=self._dynamic_shapes(names))
 
-    def _onnx(self) -> bytes:
+    def convert(self) -> None:
+        """Convert the model to ONNX now, once: ``write`` then only fills in the weights.
+
+        Conversion takes seconds. A process that writes calls this before the first step, so that
+        a model that cannot be exported fails there.
+        """
+        _ = self._converted
+
+    @functools.cached_property
+    def _converted(self) -> "onnx.ModelProto":
+        """The ONNX model with the weights of the moment it was converted."""
         graph, names, example = self._traced()
         with _exporting(self.model):
             program = torch.onnx.export(
@@ -84,9 +98,23 @@ class InferenceModel:
                 dynamic_shapes=self._dynamic_shapes(names),
                 dynamo=True,
                 verbose=False,
+                optimize=False,  # every weight keeps its name; runtimes optimize what they load
             )
         assert program is not None
-        return bytes(program.model_proto.SerializeToString())
+        return program.model_proto
+
+    def _onnx(self) -> bytes:
+        """Return the ONNX model with the weights of this moment."""
+        import onnx.numpy_helper
+
+        converted = self._converted
+        weights = {f"{_Graph.PREFIX}{name}": w for name, w in self.model.state_dict().items()}
+        for initializer in converted.graph.initializer:
+            weight = weights.get(initializer.name)
+            if weight is not None:  # the others are constants of the network
+                array = weight.detach().cpu().numpy()
+                initializer.CopyFrom(onnx.numpy_helper.from_array(array, initializer.name))
+        return bytes(converted.SerializeToString())
 
     def _traced(self) -> tuple["_Graph", list[str], tuple[Tensor, ...]]:
         """Return the model as a graph of plain tensors, their names, and an example of them."""
@@ -146,14 +174,12 @@ def plan_inference(
     ]
     if problems:
         raise ConfigError(problems)
-    planned = InferenceModel(
+    return InferenceModel(
         model=model,
         inputs=inputs,
         feeds=tuple(name for name in feeds or needed if name in needed),
         fetches=tuple(fetches or outputs),
     )
-    planned.check_exportable()
-    return planned
 
 
 def sample_batch(model: Model, inputs: Inputs, *, num_samples: int = 2) -> Batch:
@@ -168,6 +194,8 @@ def sample_batch(model: Model, inputs: Inputs, *, num_samples: int = 2) -> Batch
 
 class _Graph(nn.Module):
     """The model as a function of plain tensors."""
+
+    PREFIX = "_model."  # of the names of weights
 
     def __init__(
         self, model: Model, dense: Sequence[str], embedded: Sequence[str], fetches: Sequence[str]

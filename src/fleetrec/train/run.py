@@ -89,6 +89,11 @@ class Training:
         _check_storage(self._run)
         if rule_group is None:
             return NoRules()
+        for planned in inference.values():  # before the first step, not after the last
+            if rule_group.is_chief:
+                planned.convert()
+            else:
+                planned.check_exportable()
         self._saver = Saver(self._run, self._phases, rule_group, self._plan, self._context)
         evaluation = None
         if self._run.evaluation is not None:
@@ -110,7 +115,7 @@ class Training:
         )
 
     def _plan_inference(self) -> Mapping[str, InferenceModel]:
-        """Check feed and fetch names before the first step, not after the last."""
+        """Check feed and fetch names of the run."""
         if not any(rule.do == "inference" for rule in self._run.rules):
             return {}
         options = self._run.inference
