@@ -1,6 +1,7 @@
 """The documents keep their word: commands run, examples are used, links lead somewhere."""
 
 import dataclasses
+import os
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from fleetrec.config.options import Options
 from fleetrec.config.yaml_dialect import schema
+from fleetrec.core.env import environment_with
 
 ROOT = Path(__file__).parents[2]
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
@@ -19,6 +21,7 @@ WITH_COMMANDS = [*READMES, *sorted((ROOT / "docs").glob("*.md"))]
 ALL = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
 SKIPPED = ("make ", "pip ")  # they install and test: the developer has just done that
 TIMEOUT_S = 300
+SHELL_SYNTAX = re.compile(r"[|;&<>$`]")
 
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
@@ -70,19 +73,21 @@ def name(document: Path) -> str:
     return str(document.relative_to(ROOT))
 
 
-def run(commands: list[str], folder: Path) -> None:
-    """Run the commands of one fence with the tools of this venv."""
-    bin_folder = shlex.quote(str(Path(sys.executable).parent))
-    head = ["set -e", f"export PATH={bin_folder}:$PATH", "export OMP_NUM_THREADS=1"]
+def run(command: str, folder: Path) -> None:
+    """Run one line of a fence with the tools of this venv."""
+    tools = Path(sys.executable).parent
+    first, *rest = shlex.split(command)
+    is_plain = first in ("fleetrec", "python") and not SHELL_SYNTAX.search(command)
     done = subprocess.run(
-        ["bash", "-c", "\n".join([*head, *commands])],
+        [tools / first, *rest] if is_plain else ["bash", "-c", command],
         cwd=folder,
+        env=environment_with({"PATH": f"{tools}{os.pathsep}{os.defpath}"}, unless_set={}),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert done.returncode == 0, "\n".join([*commands, done.stdout[-2000:], done.stderr])
+    assert done.returncode == 0, "\n".join([command, done.stdout[-2000:], done.stderr])
 
 
 # The Chinese page has the same fences, which a test below holds it to.
@@ -93,8 +98,8 @@ def test_the_commands_of_a_document_run_in_order(document, tmp_path):
             path = tmp_path / fence.file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(fence.text, encoding="utf-8")
-        elif fence.commands:
-            run(fence.commands, tmp_path)
+        for command in fence.commands:
+            run(command, tmp_path)
 
 
 @pytest.mark.parametrize("document", WITH_COMMANDS, ids=name)

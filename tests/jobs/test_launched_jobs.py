@@ -122,6 +122,7 @@ def test_a_runner_that_is_one_process_is_run_by_the_first_worker_only(tmp_path):
     assert (tmp_path / f"runs/{tmp_path.name}.infer/report.html").is_file()
 
 
+@pytest.mark.cold
 def test_the_supervisor_of_a_run_loads_no_torch(tmp_path):
     job = make_job(make_data(tmp_path / "data", num_samples=64), batch_size=16, epochs=1)
     job["runner"][0] |= {"class": "local_cluster_train", "worker_num": 1, "server_num": 1}

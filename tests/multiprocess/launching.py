@@ -10,6 +10,7 @@ from fleetrec.launch.job_spec import JobSpec, RoleSpec
 from fleetrec.launch.local import LocalLauncher, run_job
 from fleetrec.launch.placement import assign_replicas
 from fleetrec.launch.supervisor import Policy
+from warm_start import environment_of
 
 DEADLINE_S = 180.0
 SERVE = "import time; time.sleep(600)"
@@ -68,8 +69,7 @@ def children_of(supervisor):
     found = {}
     for pid in map(int, children):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-            found[pid] = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+            found[pid] = environment_of(pid)
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from making import columns_of, tables_of, tensors_of
-from multiprocess.launching import wait_until
+from multiprocess.launching import children_of, wait_until
 
 pytestmark = pytest.mark.multiprocess
 
@@ -92,15 +92,9 @@ def test_a_killed_worker_takes_up_its_program_where_it_was(example):
         text=True,
     ) as launcher:
         wait_until(lambda: log.exists() and "pass 0 done" in log.read_text(), "the first pass")
-        children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
-        victims = [pid for pid in children if is_second_worker(pid)]
-        os.kill(int(victims[0]), signal.SIGKILL)
+        second = [p for p, e in children_of(launcher).items() if e.get("PADDLE_TRAINER_ID") == "1"]
+        os.kill(second[0], signal.SIGKILL)
         output, _ = launcher.communicate(timeout=300)
     assert launcher.returncode == 0, output
     assert "worker.1 was killed by SIGKILL; started again (1 of 3)" in output
     assert tensors_of(example / "model") == unbroken
-
-
-def is_second_worker(pid):
-    environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return b"PADDLE_TRAINER_ID=1" in environment

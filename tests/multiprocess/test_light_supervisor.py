@@ -8,7 +8,7 @@ import pytest
 from fleetrec.core.env import environment_with
 from making import make_data, make_job, write_job
 
-pytestmark = pytest.mark.multiprocess
+pytestmark = [pytest.mark.multiprocess, pytest.mark.cold]
 
 HEAVY = {"torch", "numpy", "pyarrow", "grpc"}
 SUPERVISOR = """
