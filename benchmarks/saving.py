@@ -100,7 +100,7 @@ class ServerStep(Stepper):
         ids_N, grads_ND = self._ids_N[number % NUM_BATCHES], self._grads[number % NUM_BATCHES]
         counts_N = np.ones(len(ids_N), np.uint32)
         self.table.read(ids_N, as_new=True)
-        self.table.see(ids_N, counts_N, counts_N, now=0)
+        self.table.count_impressions(ids_N, counts_N, counts_N, now=0)
         self.table.push(ids_N, grads_ND, lr=LR)
 
 

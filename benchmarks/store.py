@@ -173,7 +173,7 @@ class LoggedStep(Contender):
     def step(self, batch: int) -> None:
         """Make a step with one of the batches."""
         self._plain.forward(batch)
-        self._plain.lookup.apply_and_keep(self._plain.grads, lr=LR)
+        self._plain.lookup.apply_keeping_grads(self._plain.grads, lr=LR)
         record = LogRecord()
         record.add_lookup(self._plain.lookup, [0], now=0, lr=LR)
         self._log.append(record)

@@ -71,9 +71,9 @@ def train_and_log(table, log, ids, *, now=0, labels=None, evicted=(), **request)
     """Do one step, and append to the log what it did."""
     lookup, vectors = train(table, ids, now=now, labels=labels, step=False)
     record = LogRecord()
-    record.add_sights(0, *lookup.sights(0, labels=labels), now=now)
+    record.add_impressions(0, *lookup.impressions(0, labels=labels), now=now)
     grads = np.linspace(-1, 1, vectors.size, dtype=np.float32).reshape(vectors.shape)
-    ((moved, sums),) = lookup.apply_and_tell(grads, lr=0.1)
+    ((moved, sums),) = lookup.apply_returning_grads(grads, lr=0.1)
     record.add_push(0, moved, sums, lr=0.1)
     if len(evicted):
         table.evict(np.array(evicted, np.int64))

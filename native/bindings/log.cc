@@ -23,12 +23,13 @@ using Clicks = Array<const std::uint8_t, nb::ndim<1>>;
 // Operations that point into arrays and lookups, and the arrays; Python keeps the lookups.
 class PyRecord {
  public:
-  void add_sights(std::uint32_t table, const Ids& ids, const Clicks& clicks, std::uint32_t now) {
+  void add_impressions(std::uint32_t table, const Ids& ids, const Clicks& clicks,
+                       std::uint32_t now) {
     if (clicks.size() != ids.size()) throw std::invalid_argument("expected one click per id");
     for (std::size_t i = 0; i < clicks.size(); ++i) {
       if (clicks.data()[i] > 1) throw std::invalid_argument("expected clicks of 0 or 1");
     }
-    Operation operation = with_ids(OperationKind::kSights, table, ids);
+    Operation operation = with_ids(OperationKind::kImpressions, table, ids);
     operation.now = now;
     operation.payload = reinterpret_cast<const std::byte*>(clicks.data());
     keep(operation, 0);
@@ -54,16 +55,17 @@ class PyRecord {
       throw std::invalid_argument("expected one number per table of the lookup");
     }
     static_cast<void>(lookup.num_changes(0));  // throws before the record has changed
-    Occasion occasion{.purpose = Purpose::kTrain, .now = now};
+    LookupContext context{.purpose = Purpose::kTrain, .now = now};
     if (labels) {
       labels_.push_back(*labels);
-      occasion.labels = to_span(*labels);
+      context.labels = to_span(*labels);
     }
     for (std::size_t t = 0; t < tables.size(); ++t) {
-      Operation operation = with_entries(OperationKind::kSights, tables[t], lookup.num_sights(t));
+      Operation operation =
+          with_entries(OperationKind::kImpressions, tables[t], lookup.num_impressions(t));
       operation.now = now;
-      operation.fill = [&lookup, t, occasion](std::byte* ids, std::byte* clicks) {
-        lookup.copy_sights(t, occasion, ids, clicks);
+      operation.fill = [&lookup, t, context](std::byte* ids, std::byte* clicks) {
+        lookup.copy_impressions(t, context, ids, clicks);
       };
       keep(operation, 0);
     }
@@ -168,15 +170,15 @@ nb::dict replay(const std::vector<std::shared_ptr<Table>>& tables,
   for (const Request& request : stats.last_requests) {
     requests[nb::int_(request.worker)] = nb::make_tuple(request.incarnation, request.sequence);
   }
-  nb::dict told;
-  told["last_lsn"] = stats.last_lsn;
-  told["applied"] = stats.num_applied;
-  told["torn"] = nb::none();
+  nb::dict result;
+  result["last_lsn"] = stats.last_lsn;
+  result["applied"] = stats.num_applied;
+  result["torn"] = nb::none();
   if (stats.torn) {
-    told["torn"] = nb::make_tuple(stats.torn->path, stats.torn->offset, stats.torn->reason);
+    result["torn"] = nb::make_tuple(stats.torn->path, stats.torn->offset, stats.torn->reason);
   }
-  told["requests"] = requests;
-  return told;
+  result["requests"] = requests;
+  return result;
 }
 
 }  // namespace
@@ -184,7 +186,7 @@ nb::dict replay(const std::vector<std::shared_ptr<Table>>& tables,
 void bind_log(nb::module_& module) {
   nb::class_<PyRecord>(module, "LogRecord", nb::is_final())
       .def(nb::init<>())
-      .def("add_sights", &PyRecord::add_sights, "table"_a, "ids"_a.noconvert(),
+      .def("add_impressions", &PyRecord::add_impressions, "table"_a, "ids"_a.noconvert(),
            "clicks"_a.noconvert(), nb::kw_only(), "now"_a)
       .def("add_push", &PyRecord::add_push, "table"_a, "ids"_a.noconvert(), "grads"_a.noconvert(),
            nb::kw_only(), "lr"_a)

@@ -64,7 +64,7 @@ void list_ids(BatchLookup& lookup, const Ids& ids, const Ids& offsets, std::size
               {.purpose = Purpose::kTrain, .labels = span_or_empty(labels)});
 }
 
-nb::tuple listed(const BatchLookup& lookup, std::size_t table) {
+nb::tuple unique_ids(const BatchLookup& lookup, std::size_t table) {
   Column<std::int64_t> ids(lookup.num_listed(table));
   Column<std::uint32_t> shows(ids.span().size());
   Column<std::uint32_t> clicks(ids.span().size());
@@ -75,13 +75,13 @@ nb::tuple listed(const BatchLookup& lookup, std::size_t table) {
 using GivenRows = std::pair<Matrix, Array<const std::uint8_t, nb::ndim<1>>>;
 
 // Python keeps the arrays until the lookup goes on to another batch.
-void use(BatchLookup& lookup, const std::vector<GivenRows>& given) {
+void set_rows(BatchLookup& lookup, const std::vector<GivenRows>& given) {
   std::vector<ListedRows> rows;
   for (const auto& [weights, is_there] : given) {
     rows.push_back({to_span(weights), to_span(is_there)});
   }
   const nb::gil_scoped_release released;
-  lookup.use(rows);
+  lookup.set_rows(rows);
 }
 
 void pad(const BatchLookup& lookup, std::size_t sequence,
@@ -140,37 +140,37 @@ void apply(BatchLookup& lookup, const std::optional<Rows>& pooled, const Sequenc
 
 std::byte* bytes_of(auto& column) { return std::as_writable_bytes(column.span()).data(); }
 
-nb::tuple sights(const BatchLookup& lookup, std::size_t table,
-                 const std::optional<Vector>& labels) {
-  Column<std::int64_t> ids(lookup.num_sights(table));
-  Column<std::uint8_t> clicks(lookup.num_sights(table));
-  const Occasion occasion{.purpose = Purpose::kTrain, .labels = span_or_empty(labels)};
-  lookup.copy_sights(table, occasion, bytes_of(ids), bytes_of(clicks));
+nb::tuple impressions(const BatchLookup& lookup, std::size_t table,
+                      const std::optional<Vector>& labels) {
+  Column<std::int64_t> ids(lookup.num_impressions(table));
+  Column<std::uint8_t> clicks(lookup.num_impressions(table));
+  const LookupContext context{.purpose = Purpose::kTrain, .labels = span_or_empty(labels)};
+  lookup.copy_impressions(table, context, bytes_of(ids), bytes_of(clicks));
   return nb::make_tuple(ids.release(1), clicks.release(1));
 }
 
-void apply_and_keep(BatchLookup& lookup, const std::optional<Rows>& pooled,
-                    const SequenceArrays& sequences, double lr) {
+void apply_keeping_grads(BatchLookup& lookup, const std::optional<Rows>& pooled,
+                         const SequenceArrays& sequences, double lr) {
   const Gradients gradients = to_gradients(lookup, pooled, sequences);
   const nb::gil_scoped_release released;
   lookup.apply(gradients, static_cast<float>(lr), Changes::kKeep);
 }
 
-nb::list tell(const BatchLookup& lookup) {
-  nb::list told;
+nb::list gradients_of(const BatchLookup& lookup) {
+  nb::list result;
   for (std::size_t table = 0; table < lookup.num_tables(); ++table) {
     Column<std::int64_t> ids(lookup.num_changes(table));
     Column<float> sums(lookup.num_changes(table), lookup.dim());
     lookup.copy_changes(table, bytes_of(ids), bytes_of(sums));
-    told.append(nb::make_tuple(ids.release(1), sums.release(2)));
+    result.append(nb::make_tuple(ids.release(1), sums.release(2)));
   }
-  return told;
+  return result;
 }
 
-nb::list apply_and_tell(BatchLookup& lookup, const std::optional<Rows>& pooled,
-                        const SequenceArrays& sequences, double lr) {
-  apply_and_keep(lookup, pooled, sequences, lr);
-  return tell(lookup);
+nb::list apply_returning_grads(BatchLookup& lookup, const std::optional<Rows>& pooled,
+                               const SequenceArrays& sequences, double lr) {
+  apply_keeping_grads(lookup, pooled, sequences, lr);
+  return gradients_of(lookup);
 }
 
 nb::list sum(BatchLookup& lookup, const std::optional<Rows>& pooled,
@@ -180,7 +180,7 @@ nb::list sum(BatchLookup& lookup, const std::optional<Rows>& pooled,
     const nb::gil_scoped_release released;
     lookup.sum(gradients);
   }
-  return tell(lookup);
+  return gradients_of(lookup);
 }
 
 }  // namespace
@@ -202,9 +202,9 @@ void bind_lookup(nb::module_& module) {
            "labels"_a.noconvert() = nb::none())
       .def("list_ids", &list_ids, "ids"_a.noconvert(), "offsets"_a.noconvert(), "num_samples"_a,
            "weights"_a.noconvert() = nb::none(), nb::kw_only(), "labels"_a.noconvert() = nb::none())
-      .def("listed", &listed, "table"_a)
+      .def("unique_ids", &unique_ids, "table"_a)
       .def_prop_ro("num_samples", &BatchLookup::num_samples)
-      .def("use", &use, "rows"_a.noconvert())
+      .def("set_rows", &set_rows, "rows"_a.noconvert())
       .def("sum", &sum, "pooled"_a.noconvert().none(), "sequences"_a.noconvert() = SequenceArrays())
       .def(
           "pool",
@@ -230,11 +230,12 @@ void bind_lookup(nb::module_& module) {
           "sequence"_a, "vectors"_a.noconvert())
       .def("apply", &apply, "pooled"_a.noconvert().none(),
            "sequences"_a.noconvert() = SequenceArrays(), nb::kw_only(), "lr"_a)
-      .def("apply_and_keep", &apply_and_keep, "pooled"_a.noconvert().none(),
+      .def("apply_keeping_grads", &apply_keeping_grads, "pooled"_a.noconvert().none(),
            "sequences"_a.noconvert() = SequenceArrays(), nb::kw_only(), "lr"_a)
-      .def("apply_and_tell", &apply_and_tell, "pooled"_a.noconvert().none(),
+      .def("apply_returning_grads", &apply_returning_grads, "pooled"_a.noconvert().none(),
            "sequences"_a.noconvert() = SequenceArrays(), nb::kw_only(), "lr"_a)
-      .def("sights", &sights, "table"_a, nb::kw_only(), "labels"_a.noconvert() = nb::none());
+      .def("impressions", &impressions, "table"_a, nb::kw_only(),
+           "labels"_a.noconvert() = nb::none());
 }
 
 }  // namespace fleetrec

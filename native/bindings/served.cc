@@ -22,10 +22,10 @@ nb::tuple read(Table& table, const Ids& ids, bool as_new) {
   return nb::make_tuple(rows.release(2), is_there.release(1));
 }
 
-void see(Table& table, const Ids& ids, const Counts& shows, const Counts& clicks,
-         std::uint32_t now) {
+void count(Table& table, const Ids& ids, const Counts& shows, const Counts& clicks,
+           std::uint32_t now) {
   const nb::gil_scoped_release released;
-  see_all(table, {to_span(ids), to_span(shows), to_span(clicks), now});
+  count_impressions(table, {to_span(ids), to_span(shows), to_span(clicks), now});
 }
 
 nb::object buckets_of(const Table& table, const Ids& ids) {
@@ -40,8 +40,8 @@ nb::object buckets_of(const Table& table, const Ids& ids) {
 
 void bind_served(nb::class_<Table>& table) {
   table.def("read", &read, "ids"_a.noconvert(), nb::kw_only(), "as_new"_a)
-      .def("see", &see, "ids"_a.noconvert(), "shows"_a.noconvert(), "clicks"_a.noconvert(),
-           nb::kw_only(), "now"_a)
+      .def("count_impressions", &count, "ids"_a.noconvert(), "shows"_a.noconvert(),
+           "clicks"_a.noconvert(), nb::kw_only(), "now"_a)
       .def(
           "write",
           [](Table& self, const Ids& ids, const Matrix& rows) {

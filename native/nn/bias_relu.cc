@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kBlockRows = 64;
 
-// Asked this way round, what is not a number is not cut off.
+// With the comparison in this order, NaN passes through.
 FLEETREC_SIMD void add_and_cut(float* x, const float* bias, std::size_t num_rows, std::size_t dim) {
   for (; num_rows > 0; --num_rows, x += dim) {
     for (std::size_t i = 0; i < dim; ++i) {
@@ -36,7 +36,7 @@ FLEETREC_SIMD void pass_and_sum(const float* grad, const float* y, float* passed
   }
 }
 
-// In lanes of their own, so that the compiler may take them at once and the sum is always the same.
+// In separate lanes, so that the compiler may vectorize and the sum is always the same.
 FLEETREC_SIMD void multiply_rows(const float* x, const float* weights, float* dots,
                                  std::size_t num_rows, std::size_t dim) {
   constexpr std::size_t kLanes = 16;

@@ -83,8 +83,8 @@ struct Columns {
   std::atomic<std::size_t> next_row = 0;
 };
 
-// Takes rows until there are none. Every thread fills tiles with all of these columns of b for
-// itself: to read what another processor has just written would take longer.
+// Processes rows until none are left. Every thread fills its own tiles with all of these columns
+// of b: reading what another processor has just written would take longer.
 template <std::size_t kNumPieces>
 void take_rows(const MatrixView<const float>& a, const Stretch& stretch, bool adds,
                Columns& columns) {
@@ -106,8 +106,8 @@ void take_rows(const MatrixView<const float>& a, const Stretch& stretch, bool ad
   }
 }
 
-// How many groups threads form, each with columns of its own: all of one would fill the tiles of
-// the same columns, all of different ones those of the same rows.
+// The number of groups of threads; each group computes its own columns. With one group, all threads
+// would fill tiles of the same columns; with one group per thread, tiles of the same rows.
 std::size_t num_groups(std::size_t num_rows, std::size_t num_columns, std::size_t num_threads) {
   std::size_t best = 1;
   const auto cost = [&](std::size_t groups) {

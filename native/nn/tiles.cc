@@ -11,7 +11,7 @@
 
 #include <utility>
 
-// GCC 12 warns of what its own header leaves open on purpose.
+// GCC 12 warns of values that its own header leaves uninitialized on purpose.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
@@ -32,7 +32,7 @@ bool processor_has_tiles() {
          (edx & kTilesOfBfloat16) == kTilesOfBfloat16;
 }
 
-// Linux saves tiles only for processes that have asked for them.
+// Linux enables tiles only for processes that request them.
 bool system_lets_use_tiles() {
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;
@@ -75,7 +75,7 @@ FLEETREC_TILES inline void transpose(Floats* rows) {
 // The bfloat16 nearest to each number, as the upper half of a float32.
 FLEETREC_TILES inline __m512i nearest(Floats numbers) {
   const __m512i bits = _mm512_castps_si512(numbers);
-  // What is not a number would become one.
+  // A NaN would become a number.
   const __mmask16 is_number = _mm512_cmp_ps_mask(numbers, numbers, _CMP_ORD_Q);
   const __m512i rounded = _mm512_mask_add_epi32(bits, is_number, bits, _mm512_set1_epi32(0x8000));
   return _mm512_and_si512(rounded, _mm512_set1_epi32(-0x10000));
@@ -117,7 +117,7 @@ FLEETREC_TILES inline void store_blocks(const MatrixView<const float>& first,
 }
 
 // Which pieces of a and b are multiplied: all but those whose product is too small to count. From
-// one product to the next, only one side is loaded anew.
+// one product to the next, only one side is loaded again.
 using PiecePair = std::pair<std::size_t, std::size_t>;
 template <std::size_t kNumPieces>
 constexpr auto kOrder = std::array<PiecePair, 1>{{{0, 0}}};
@@ -196,7 +196,7 @@ FLEETREC_TILES void multiply_tiles(const PieceTiles<kNumPieces>* a, const PieceT
   asm volatile("" ::: "memory");
 }
 
-// As the instruction that reads it wants it: all eight tiles as large as there are.
+// In the format of the instruction that reads it: all eight tiles at maximum size.
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;

@@ -25,8 +25,8 @@ FLEETREC_SIMD void step(float* weights, float* first, float* second, const float
   }
 }
 
-// How far moments that started at zero are from what they estimate, by step. Powers are dear, and
-// most rows are young, so the first ones are kept.
+// Bias corrections of moments that started at zero, by step. Powers are expensive, and most rows
+// have few steps, so the first corrections are precomputed.
 class Corrections {
  public:
   Corrections(double beta1, double beta2) : beta1_(beta1), beta2_(beta2) {
@@ -57,7 +57,7 @@ class Corrections {
   std::vector<Pair> kept_;
 };
 
-// Adam that lets rows without a gradient rest; each row counts its own steps, because rows are born
+// Adam that skips rows without a gradient; each row counts its own steps, because rows are created
 // at different times. State: first moments, second moments, number of steps.
 class Adam final : public RowOptimizer {
  public:
@@ -76,8 +76,8 @@ class Adam final : public RowOptimizer {
   void update(std::span<float> weights, std::span<float> state, std::span<const float> grad,
               float lr) const override {
     const std::size_t dim = weights.size();
-    // A float counts exactly up to 2^24; by then the corrections are 1. What was restored may be
-    // anything, not-a-number included.
+    // A float counts exactly up to 2^24; by then the corrections are 1. A restored count may be
+    // any float, including NaN.
     constexpr float kMaxSteps = 0x1p24f;
     float& num_steps = state[2 * dim];
     num_steps = num_steps >= 0.0f ? std::min(num_steps + 1.0f, kMaxSteps) : 1.0f;

@@ -24,7 +24,7 @@ FLEETREC_SIMD void step(float* weights, float* first, float* second, const float
   }
 }
 
-// Adam that lets rows without a gradient rest and does not count steps: whoever calls corrects the
+// Adam that skips rows without a gradient and does not count steps: the caller corrects the
 // learning rate for the bias of the moments, by the steps of the whole run. Weights shrink, if at
 // all, by a share that does not depend on the learning rate. State: first moments, second moments.
 class LazyAdam final : public RowOptimizer {

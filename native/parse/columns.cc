@@ -117,7 +117,7 @@ void gather_ids(ParsedSlots& parsed, const ColumnsShape& shape,
     }
     parsed.num_ids += values.ids().size();
   });
-  // No slot has fewer ids than samples, so the sum tells that none has more: all are in place.
+  // No slot has fewer ids than samples, so the sum shows that none has more: all are in place.
   if (parsed.num_ids == shape.num_sparse * shape.num_samples) return;
   auto gathered = std::make_unique_for_overwrite<std::int64_t[]>(parsed.num_ids);
   std::int64_t* ids = gathered.get();

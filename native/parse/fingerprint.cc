@@ -114,7 +114,7 @@ class LongHash {
     std::swap(z_, x_);
   }
 
-  // The last 64 bytes overlap those before them; `num_new` tells by how much they do not.
+  // The last 64 bytes overlap those before them; `num_new` is the number of new bytes.
   uint64_t finish(const char* last_block, std::size_t num_new) {
     const uint64_t factor = kPrime1 + ((z_ & 0xff) << 1);
     w_.first += num_new - 1;

@@ -17,7 +17,7 @@ const char* skip_digits(const char* at, const char* end) {
 }
 
 // Whether a nonzero number of [digits][.digits] with this exponent is at least 1. Asked only of
-// numbers that a double cannot hold, so it tells the too large from the too small.
+// numbers that a double cannot hold, so it distinguishes the too large from the too small.
 bool is_large(const char* at, const char* end, std::int64_t exponent) {
   const char* point = skip_digits(at, end);
   const char* first = at;

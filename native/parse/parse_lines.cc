@@ -7,7 +7,7 @@ namespace fleetrec {
 namespace {
 
 constexpr std::size_t kMinStretchBytes = std::size_t{1} << 16;
-constexpr std::size_t kStretchesPerThread = 4;  // a thread that is held up leaves some to others
+constexpr std::size_t kStretchesPerThread = 4;  // so that other threads take over from a slow one
 
 }  // namespace
 

@@ -38,7 +38,7 @@ Count read_count(TokenReader& tokens, const WireSlot& slot) {
   return {static_cast<std::size_t>(count), first};
 }
 
-// Reads `count` values with `read`, which pushes one and tells whether it could.
+// Reads `count` values with `read`, which pushes one and returns whether it succeeded.
 template <typename Read>
 void read_values(TokenReader& tokens, const WireSlot& slot, std::size_t count, Read read) {
   for (std::size_t i = 0; i < count; ++i) {

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kMaxLogHeaderBytes = std::size_t{1} << 24;
 
 bool is_known(OperationKind kind) {
-  return kind == OperationKind::kSights || kind == OperationKind::kPush ||
+  return kind == OperationKind::kImpressions || kind == OperationKind::kPush ||
          kind == OperationKind::kEviction;
 }
 
@@ -143,7 +143,7 @@ std::size_t body_bytes(const Record& record, std::span<const LogTable> tables) {
 }
 
 std::size_t payload_bytes(OperationKind kind, std::uint32_t dim) {
-  if (kind == OperationKind::kSights) return 1;
+  if (kind == OperationKind::kImpressions) return 1;
   return kind == OperationKind::kPush ? sizeof(float) * dim : 0;
 }
 

@@ -36,7 +36,7 @@ void check_record(const InputFile& file, std::uint64_t offset, const Record& rec
       if (!tables[operation.table]->is_in_range(id)) {
         file.fail(offset, "id " + std::to_string(id) + " lies out of the table's range");
       }
-      if (operation.kind == OperationKind::kSights &&
+      if (operation.kind == OperationKind::kImpressions &&
           std::to_integer<unsigned>(operation.payload[i]) > 1) {
         file.fail(offset, "a click that is neither 0 nor 1");
       }
@@ -115,8 +115,9 @@ class Replay {
     for (std::size_t i = 0; i < operation.num_entries; ++i) {
       const auto id = load<std::uint64_t>(operation.ids + 8 * i);
       const Place place = table.place(id);
-      if (operation.kind == OperationKind::kSights) {
-        table.see({id, operation.now, operation.payload[i] != std::byte{0}}, table.find(id, place));
+      if (operation.kind == OperationKind::kImpressions) {
+        table.count_impression({id, operation.now, operation.payload[i] != std::byte{0}},
+                               table.find(id, place));
         continue;
       }
       if (operation.kind == OperationKind::kEviction) {

@@ -205,7 +205,7 @@ std::vector<WrittenShard> write_shards(CutReader& reader, const ShardHeader& hea
     if (target.num_threads == 0) {
       parallel_for(shards.size(), write_one);
     } else {
-      parallel_for_beside(target.num_threads, shards.size(), write_one);
+      parallel_for_background(target.num_threads, shards.size(), write_one);
     }
     if (target.sync) sync_directory(target.directory);
   } catch (...) {

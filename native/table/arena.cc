@@ -51,7 +51,7 @@ void Arena::prefault(std::size_t num_bytes) {
 #ifdef MADV_POPULATE_WRITE
   constexpr std::size_t kPage = 4096;
   const std::size_t first = used_ / kPage * kPage;
-  // A wish as well: older systems do not know it.
+  // Also only advice: older systems do not know it.
   madvise(blocks_.back().first + first, used_ + num_bytes - first, MADV_POPULATE_WRITE);
 #endif
 }
@@ -65,7 +65,7 @@ void Arena::add_block(std::size_t min_bytes) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-  madvise(memory, num_bytes, MADV_HUGEPAGE);  // a wish: small pages serve as well
+  madvise(memory, num_bytes, MADV_HUGEPAGE);  // only advice: small pages work, too
 #endif
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   blocks_.push_back({static_cast<std::byte*>(memory), num_bytes});

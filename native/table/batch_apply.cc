@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes back to a lookup: gradients, summed per row and applied once.
+// The backward part of a lookup: gradients, summed per row and applied once.
 #include <algorithm>
 #include <stdexcept>
 
@@ -28,7 +28,7 @@ void BatchLookup::apply(const Gradients& gradients, float lr, Changes changes) {
   const auto locks = lock_tables();
   check_rows_are_there();
   ++generation_;
-  has_changes_ = false;  // whatever fails from here on leaves a mixture
+  has_changes_ = false;  // a failure from here on leaves a mixture
   const bool keeps = changes == Changes::kKeep;
   if (is_absent(gradients)) {
     for (Partition& partition : partitions_) partition.changes.resize(0, dim_);
@@ -122,7 +122,7 @@ void BatchLookup::apply(Partition& partition, const Gradients& gradients, float 
     if (r + kAhead < partition.rows.size()) {
       prefetch(partition.rows[r + kAhead].address(), stride);
     }
-    // Summed up where it is to be kept.
+    // Summed in place, in the memory that keeps it.
     std::span sum = keep_changes ? changes.grad(num_kept, dim_) : std::span(scratch);
     if (!sum_up(partition, r, gradients, sum)) continue;
     const Row row = partition.rows[r];
@@ -159,7 +159,7 @@ FLEETREC_SIMD bool BatchLookup::sum_up(const Partition& partition, std::size_t r
   std::ranges::fill(sum, 0.0f);
   bool has_grad = false;
   for (std::size_t i = partition.begin[row]; i < partition.begin[row + 1]; ++i) {
-    // Ahead of this row's uses come those of the next: gradients lie anywhere in the batch.
+    // Prefetch the uses of the next row: gradients lie anywhere in the batch.
     if (i + kAhead < uses.size()) {
       const float* ahead = grad_of(uses[i + kAhead], gradients);
       if (ahead != nullptr) prefetch(ahead, dim_);

@@ -68,17 +68,17 @@ BatchLookup::BatchLookup(std::vector<std::shared_ptr<Table>> tables,
   std::ranges::sort(by_table_, {}, [&](std::size_t f) { return std::pair(features_[f].table, f); });
 }
 
-void BatchLookup::find(const JaggedIds& batch, const Occasion& occasion) {
-  check_batch(batch, occasion);
+void BatchLookup::find(const JaggedIds& batch, const LookupContext& context) {
+  check_batch(batch, context);
   begin(batch);
   const auto locks = lock_tables();
-  parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], occasion); });
+  parallel_for(partitions_.size(), [&](std::size_t i) { resolve(partitions_[i], context); });
   removals_before_ = num_removals();
   is_found_ = true;
 }
 
-void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) const {
-  if (!occasion.labels.empty() && occasion.labels.size() != batch.num_samples) {
+void BatchLookup::check_batch(const JaggedIds& batch, const LookupContext& context) const {
+  if (!context.labels.empty() && context.labels.size() != batch.num_samples) {
     throw std::invalid_argument("expected one label per sample");
   }
   if (!batch.weights.empty() && batch.weights.size() != batch.ids.size()) {
@@ -109,24 +109,24 @@ void BatchLookup::check_batch(const JaggedIds& batch, const Occasion& occasion) 
 }
 
 inline Row BatchLookup::look_up(Table& table, const Item& item, Row likely,
-                                const Occasion& occasion) const {
+                                const LookupContext& context) const {
   Row row = likely;
   if (!table.is_row_of(row, item.id)) row = table.find(item.id, table.place(item.id));
-  if (occasion.purpose != Purpose::kTrain) return row;
-  return table.see({item.id, occasion.now, is_click(item, occasion)}, row);
+  if (context.purpose != Purpose::kTrain) return row;
+  return table.count_impression({item.id, context.now, is_click(item, context)}, row);
 }
 
-bool BatchLookup::is_click(const Item& item, const Occasion& occasion) const {
-  return !occasion.labels.empty() && occasion.labels[item.bag / features_.size()] > 0.5f;
+bool BatchLookup::is_click(const Item& item, const LookupContext& context) const {
+  return !context.labels.empty() && context.labels[item.bag / features_.size()] > 0.5f;
 }
 
 // Finds the rows of one partition in two waves: while the first reads the index of an id, memory
-// already brings that of a later one; the second does the same with rows. What the first wave
+// prefetches that of a later one; the second does the same with rows. What the first wave
 // found is the row in nearly all cases.
-void BatchLookup::resolve(Partition& partition, const Occasion& whole_occasion) {
-  Occasion occasion = whole_occasion;
-  if (partition.is_frozen) occasion.purpose = Purpose::kRead;
-  const bool is_read = occasion.purpose == Purpose::kRead;
+void BatchLookup::resolve(Partition& partition, const LookupContext& batch_context) {
+  LookupContext context = batch_context;
+  if (partition.is_frozen) context.purpose = Purpose::kRead;
+  const bool is_read = context.purpose == Purpose::kRead;
   Table& table = *tables_[partition.table];
   collect(partition);
   const std::span<const Item> items = partition.items;
@@ -144,7 +144,7 @@ void BatchLookup::resolve(Partition& partition, const Occasion& whole_occasion) 
   for (std::size_t i = 0; i < kAhead; ++i) look_ahead(i);
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (i + 2 * kAhead < items.size()) table.prefetch_index(items[i + 2 * kAhead].id);
-    const Row row = look_up(table, items[i], likely[i % kAhead], occasion);
+    const Row row = look_up(table, items[i], likely[i % kAhead], context);
     look_ahead(i + kAhead);
     weights_[items[i].position] = row ? row.weights() : nullptr;
     if (!is_read) partition.row_of[i] = row ? number_of(row, partition.rows) : kNoRow;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a lookup takes up a batch: ids get positions, and go to the partition that finds their rows.
+// How a lookup splits a batch: ids get positions and go to the partition that finds their rows.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -26,7 +26,7 @@ IdRange kept_ids(const LookupFeature& feature, const std::int64_t* offsets, std:
   return {last - std::min(last - first, feature.max_length), last};
 }
 
-// What the weights of a pooled list are divided by; 1 if that is nothing.
+// The divisor of the weights of a pooled list; 1 if it would be 0.
 double divisor_of(Combiner combiner, std::span<const float> weights, std::size_t num_ids) {
   if (combiner == Combiner::kSum) return 1.0;
   double sum = static_cast<double>(num_ids);
@@ -41,11 +41,11 @@ double divisor_of(Combiner combiner, std::span<const float> weights, std::size_t
 
 }  // namespace
 
-// Takes up a batch that was checked: gives its ids positions, and sorts them by partition.
+// Splits a checked batch: assigns positions to its ids and sorts them by partition.
 void BatchLookup::begin(const JaggedIds& batch) {
   ++generation_;
   has_changes_ = false;
-  is_found_ = false;  // whatever fails from here on leaves a mixture of two batches
+  is_found_ = false;  // a failure from here on leaves a mixture of two batches
   is_listed_ = false;
   num_samples_ = batch.num_samples;
   is_weighted_ = has_means_ || !batch.weights.empty();
@@ -99,8 +99,8 @@ void BatchLookup::split(const JaggedIds& batch) {
   }
 }
 
-// Twice over the ids, which are few enough to stay in the cache: once to see how many belong to
-// each partition, once to put them there.
+// Two passes over the ids, which are few enough to stay in the cache: one counts how many belong to
+// each partition, one puts them there.
 void BatchLookup::split(const JaggedIds& batch, Stretch& stretch) {
   const Table& table = *tables_[features_[stretch.feature].table];
   const std::uint32_t first = starts(stretch.feature)[stretch.first];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a lookup hands out: pooled vectors, and sequences padded or back to back.
+// The results of a lookup: pooled vectors, and sequences, padded or back to back.
 #include <algorithm>
 #include <stdexcept>
 

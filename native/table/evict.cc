@@ -11,7 +11,8 @@ namespace {
 
 using Ids = std::vector<std::uint64_t>;
 
-// Evicts, bucket by bucket, the rows that `is_unwanted` names; it may change rows that stay.
+// Evicts, bucket by bucket, the rows for which `is_unwanted` returns true; it may change rows that
+// stay.
 template <typename IsUnwanted>
 Ids evict_if(Table& table, const IsUnwanted& is_unwanted) {
   std::vector<Ids> removed(kNumBuckets);

@@ -15,7 +15,7 @@ void Index::erase(std::uint32_t tag, std::uint32_t row) {
   std::size_t at = tag & mask_;
   while (lines_[at].entry_of(row + 1) == kLineEntries) at = (at + 1) & mask_;
   std::size_t entry = lines_[at].entry_of(row + 1);
-  // A line that is not full any more ends a search: what had to go past it must come back.
+  // A line that is no longer full ends a search: entries that overflowed from it must move back.
   for (;;) {
     const bool was_full = lines_[at].is_full();
     lines_[at].remove(entry);
@@ -30,7 +30,7 @@ void Index::erase(std::uint32_t tag, std::uint32_t row) {
   --size_;
 }
 
-// Returns an entry of a line that did not find room in an earlier one, or kLineEntries.
+// Returns an entry of a line that overflowed from an earlier one, or kLineEntries.
 std::size_t Index::passer(std::size_t at, std::size_t passed) const {
   const Line& line = lines_[at];
   for (std::size_t i = 0; i < line.num_entries(); ++i) {

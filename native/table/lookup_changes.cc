@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a lookup did, as columns: straight from where it lies to where it is wanted.
+// The effects of a lookup as columns, copied directly to the destination.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -15,7 +15,7 @@ std::span<const BatchLookup::Partition> BatchLookup::partitions_of(std::size_t t
   return std::span(partitions_).subspan(table * num_partitions, num_partitions);
 }
 
-std::size_t BatchLookup::num_sights(std::size_t table) const {
+std::size_t BatchLookup::num_impressions(std::size_t table) const {
   check_found();
   std::size_t sum = 0;
   for (const Partition& partition : partitions_of(table)) {
@@ -24,13 +24,13 @@ std::size_t BatchLookup::num_sights(std::size_t table) const {
   return sum;
 }
 
-void BatchLookup::copy_sights(std::size_t table, const Occasion& occasion, std::byte* ids,
-                              std::byte* clicks) const {
-  if (!occasion.labels.empty() && occasion.labels.size() != num_samples_) {
+void BatchLookup::copy_impressions(std::size_t table, const LookupContext& context, std::byte* ids,
+                                   std::byte* clicks) const {
+  if (!context.labels.empty() && context.labels.size() != num_samples_) {
     throw std::invalid_argument("expected one label per sample");
   }
   const auto partitions = partitions_of(table);
-  if (num_sights(table) == 0) return;
+  if (num_impressions(table) == 0) return;
   std::vector<std::size_t> begins(1, 0);
   for (const Partition& partition : partitions) {
     begins.push_back(begins.back() + partition.items.size());
@@ -41,7 +41,7 @@ void BatchLookup::copy_sights(std::size_t table, const Occasion& occasion, std::
     for (const Item& item : partitions[p].items) {
       std::memcpy(id, &item.id, sizeof item.id);
       id += sizeof item.id;
-      *click++ = std::byte{is_click(item, occasion)};
+      *click++ = std::byte{is_click(item, context)};
     }
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lookup whose rows are held by another process: which ids it needs, and the rows that came.
+// A lookup whose rows are held by another process: the ids it needs, and the rows it received.
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
@@ -9,15 +9,15 @@
 
 namespace fleetrec {
 
-void BatchLookup::list(const JaggedIds& batch, const Occasion& occasion) {
-  check_batch(batch, occasion);
+void BatchLookup::list(const JaggedIds& batch, const LookupContext& context) {
+  check_batch(batch, context);
   begin(batch);
-  parallel_for(partitions_.size(), [&](std::size_t p) { number(partitions_[p], occasion); });
+  parallel_for(partitions_.size(), [&](std::size_t p) { number(partitions_[p], context); });
   is_listed_ = true;
 }
 
-// Numbers the different ids of a partition in the order in which they come.
-void BatchLookup::number(Partition& partition, const Occasion& occasion) const {
+// Numbers the unique ids of a partition in the order of their first occurrence.
+void BatchLookup::number(Partition& partition, const LookupContext& context) const {
   collect(partition);
   partition.ids.clear();
   partition.shows.clear();
@@ -39,7 +39,7 @@ void BatchLookup::number(Partition& partition, const Occasion& occasion) const {
     const std::uint32_t row = partition.slots[slot];
     partition.row_of.push_back(row);
     ++partition.shows[row];
-    partition.clicks[row] += is_click(item, occasion) ? 1 : 0;
+    partition.clicks[row] += is_click(item, context) ? 1 : 0;
   }
   group(partition, partition.ids.size());
 }
@@ -65,7 +65,7 @@ void BatchLookup::copy_listed(std::size_t table, const ListedColumns& columns) c
   }
 }
 
-void BatchLookup::use(std::span<const ListedRows> rows) {
+void BatchLookup::set_rows(std::span<const ListedRows> rows) {
   if (!is_listed_) throw std::logic_error("no ids were listed");
   if (rows.size() != tables_.size()) throw std::invalid_argument("expected the rows of all tables");
   for (std::size_t table = 0; table < tables_.size(); ++table) {
@@ -79,14 +79,15 @@ void BatchLookup::use(std::span<const ListedRows> rows) {
     const bool is_first = p == 0 || partitions_[p - 1].table != partitions_[p].table;
     firsts.push_back(is_first ? 0 : firsts.back() + partitions_[p - 1].ids.size());
   }
-  parallel_for(partitions_.size(),
-               [&](std::size_t p) { use(partitions_[p], rows[partitions_[p].table], firsts[p]); });
+  parallel_for(partitions_.size(), [&](std::size_t p) {
+    set_rows(partitions_[p], rows[partitions_[p].table], firsts[p]);
+  });
   removals_before_ = num_removals();
   is_found_ = true;
 }
 
 // Points every id of a partition to its row; `first` is where its rows begin.
-void BatchLookup::use(Partition& partition, const ListedRows& rows, std::size_t first) {
+void BatchLookup::set_rows(Partition& partition, const ListedRows& rows, std::size_t first) {
   const auto is_there = rows.is_there.subspan(first, partition.ids.size());
   partition.is_there.assign(is_there.begin(), is_there.end());
   for (std::size_t i = 0; i < partition.row_of.size(); ++i) {

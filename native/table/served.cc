@@ -77,15 +77,15 @@ void write_rows(Table& table, std::span<const std::int64_t> ids, std::span<const
   }
 }
 
-void see_all(Table& table, const Sights& sights) {
-  const std::size_t size = sights.ids.size();
-  if (sights.shows.size() != size || sights.clicks.size() != size) {
+void count_impressions(Table& table, const Impressions& impressions) {
+  const std::size_t size = impressions.ids.size();
+  if (impressions.shows.size() != size || impressions.clicks.size() != size) {
     throw std::invalid_argument("expected shows and clicks of every id");
   }
-  check_held(table, sights.ids);
+  check_held(table, impressions.ids);
   std::array<std::vector<std::size_t>, kNumParts> parts;  // one thread's buckets each
   for (std::size_t i = 0; i < size; ++i) {
-    const std::uint32_t bucket = table.place(to_id(sights.ids[i])).bucket;
+    const std::uint32_t bucket = table.place(to_id(impressions.ids[i])).bucket;
     parts[bucket * kNumParts / kNumBuckets].push_back(i);
   }
   const std::lock_guard lock(table.mutex());
@@ -96,18 +96,19 @@ void see_all(Table& table, const Sights& sights) {
     const std::vector<std::size_t>& places = parts[part];
     for (std::size_t at = 0; at < places.size(); ++at) {
       if (at + 2 * kAhead < places.size()) {
-        table.prefetch_index(to_id(sights.ids[places[at + 2 * kAhead]]));
+        table.prefetch_index(to_id(impressions.ids[places[at + 2 * kAhead]]));
       }
       if (at + kAhead < places.size()) {
-        const Row ahead = table.peek(table.place(to_id(sights.ids[places[at + kAhead]])));
+        const Row ahead = table.peek(table.place(to_id(impressions.ids[places[at + kAhead]])));
         if (ahead) prefetch(ahead.address(), num_floats);
       }
       const std::size_t i = places[at];
-      const std::uint64_t id = to_id(sights.ids[i]);
-      const std::uint32_t num_plain = sights.shows[i] - std::min(sights.shows[i], sights.clicks[i]);
-      for (std::uint32_t n = 0; n < sights.shows[i]; ++n) {
+      const std::uint64_t id = to_id(impressions.ids[i]);
+      const std::uint32_t num_plain =
+          impressions.shows[i] - std::min(impressions.shows[i], impressions.clicks[i]);
+      for (std::uint32_t n = 0; n < impressions.shows[i]; ++n) {
         const Place place = table.place(id);
-        table.see({id, sights.now, n >= num_plain}, table.find(id, place));
+        table.count_impression({id, impressions.now, n >= num_plain}, table.find(id, place));
       }
     }
   });

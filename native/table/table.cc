@@ -49,17 +49,17 @@ Table::Table(TableOptions options, GuardedOptimizer optimizer)
   check(options_);
 }
 
-Row Table::admit(const Sight& sight) {
-  const Place place = this->place(sight.id);
-  if (options_.admission.kind == AdmissionKind::kAlways) return create(sight.id, place);
+Row Table::admit(const Impression& impression) {
+  const Place place = this->place(impression.id);
+  if (options_.admission.kind == AdmissionKind::kAlways) return create(impression.id, place);
   Candidates& candidates = buckets_[place.bucket].candidates;
-  if (cut_content_) cut_content_->keep_candidate(place.bucket, candidates.get(sight.id));
-  const Candidate counted = candidates.count(sight.id, sight.now, sight.is_click);
+  if (cut_content_) cut_content_->keep_candidate(place.bucket, candidates.get(impression.id));
+  const Candidate counted = candidates.count(impression.id, impression.now, impression.is_click);
   if (!options_.admission.admits(counted)) return Row();
-  const Row row = create(sight.id, place);
-  candidates.erase(sight.id);  // now that nothing can fail any more
+  const Row row = create(impression.id, place);
+  candidates.erase(impression.id);  // now that nothing can fail any more
   row.header().show = static_cast<float>(counted.show) - 1.0f;
-  row.header().click = static_cast<float>(counted.click) - (sight.is_click ? 1.0f : 0.0f);
+  row.header().click = static_cast<float>(counted.click) - (impression.is_click ? 1.0f : 0.0f);
   return row;
 }
 

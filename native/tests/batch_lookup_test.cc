@@ -193,7 +193,7 @@ TEST(frozen_tables_are_neither_counted_nor_changed) {
   lists.num_samples = 1;
   lists.add({5, 6});
   lookup.find(lists.view(), {.purpose = Purpose::kTrain});
-  CHECK(lookup.num_sights(0) == 0 && lookup.num_sights(1) == 2);
+  CHECK(lookup.num_impressions(0) == 0 && lookup.num_impressions(1) == 2);
   lookup.apply(std::vector<float>(2 * kDim, 1.0f), kLr);
   CHECK(table->size() == 1 && other->size() == 2);
   CHECK(row.header().show == 0.0f && row.weights()[0] == before[0]);

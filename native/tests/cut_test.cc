@@ -71,7 +71,7 @@ void change(Table& table, BatchLookup& lookup, Random& random) {
     case 5: {
       const auto ids = random_ids(random, 7);
       const std::vector<std::uint32_t> counts(ids.size(), 1);
-      see_all(table, {ids, counts, counts, now});
+      count_impressions(table, {ids, counts, counts, now});
       return;
     }
     default:
@@ -280,13 +280,13 @@ TEST(without_memory_for_copies_the_snapshot_fails_and_training_goes_on) {
   const auto table = make_table({.admission = many});
   const std::vector<std::int64_t> ids{1, 2, 3};
   const std::vector<std::uint32_t> counts(3, 1);
-  see_all(*table, {ids, counts, counts, 5});
+  count_impressions(*table, {ids, counts, counts, 5});
   Cut cut(*table);
   const std::uint64_t id = 1;
   {
     const std::lock_guard lock(table->mutex());
     num_allocations_left = 0;
-    table->see({id, 6, false}, Row());  // its counter cannot be kept
+    table->count_impression({id, 6, false}, Row());  // its counter cannot be kept
     num_allocations_left = -1;
   }
   CHECK(sorted_candidates(*table)[0].show == 2);

@@ -36,18 +36,18 @@ inline Record train_and_tell(Table& table, std::uint32_t number, BatchLookup& lo
                              Random& random, std::vector<std::uint64_t>& evicted) {
   const Lists lists = random_lists(random, 1, 20, table.options().num_rows.value_or(200), 3);
   const auto now = static_cast<std::uint32_t>(random());
-  const Occasion occasion{.purpose = Purpose::kTrain, .now = now};
-  lookup.find(lists.view(), occasion);
+  const LookupContext context{.purpose = Purpose::kTrain, .now = now};
+  lookup.find(lists.view(), context);
   lookup.apply(random_floats(random, lists.num_samples * lookup.width()), 0.1f, Changes::kKeep);
   evicted.assign(1 + random() % 3, random() % 150);
   for (const std::uint64_t id : evicted) table.evict(id, table.place(id));
   const auto count = [](std::size_t size) { return static_cast<std::uint32_t>(size); };
-  Operation sights{.kind = OperationKind::kSights,
-                   .table = number,
-                   .num_entries = count(lookup.num_sights(0)),
-                   .now = now};
-  sights.fill = [&lookup, occasion](std::byte* ids, std::byte* clicks) {
-    lookup.copy_sights(0, occasion, ids, clicks);
+  Operation impressions{.kind = OperationKind::kImpressions,
+                        .table = number,
+                        .num_entries = count(lookup.num_impressions(0)),
+                        .now = now};
+  impressions.fill = [&lookup, context](std::byte* ids, std::byte* clicks) {
+    lookup.copy_impressions(0, context, ids, clicks);
   };
   Operation push{.kind = OperationKind::kPush,
                  .table = number,
@@ -60,7 +60,7 @@ inline Record train_and_tell(Table& table, std::uint32_t number, BatchLookup& lo
                            .ids = std::as_bytes(std::span(evicted)).data()};
   return {.lsn = 0,
           .request = {static_cast<std::uint32_t>(random() % 3), 0, random() % 100},
-          .operations = {sights, push, eviction}};
+          .operations = {impressions, push, eviction}};
 }
 
 inline LogFile make_log(Random& random) {

@@ -37,15 +37,15 @@ struct Push {
       }
       push.pieces.push_back(column.subspan((num_pieces - 1) * length));
     }
-    Operation sights{.kind = OperationKind::kSights,
-                     .table = 0,
-                     .num_entries = push.num_entries,
-                     .now = 7,
-                     .fill = [this](std::byte* to, std::byte* clicks) {
-                       std::memcpy(to, ids.data(), ids.size() * sizeof(std::uint64_t));
-                       std::fill_n(clicks, ids.size(), std::byte{1});
-                     }};
-    return {.lsn = 0, .request = {1, 2, 3}, .operations = {sights, push}};
+    Operation impressions{.kind = OperationKind::kImpressions,
+                          .table = 0,
+                          .num_entries = push.num_entries,
+                          .now = 7,
+                          .fill = [this](std::byte* to, std::byte* clicks) {
+                            std::memcpy(to, ids.data(), ids.size() * sizeof(std::uint64_t));
+                            std::fill_n(clicks, ids.size(), std::byte{1});
+                          }};
+    return {.lsn = 0, .request = {1, 2, 3}, .operations = {impressions, push}};
   }
 };
 

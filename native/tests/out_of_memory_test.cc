@@ -56,7 +56,7 @@ TEST(a_lookup_that_ran_out_of_memory_answers_nothing_until_it_has_found) {
       was_unusable = true;
       CHECK_THROWS(std::logic_error, lookup.pool(vectors));
       CHECK_THROWS(std::logic_error, lookup.lengths(0));
-      CHECK_THROWS(std::logic_error, lookup.num_sights(0));
+      CHECK_THROWS(std::logic_error, lookup.num_impressions(0));
       CHECK_THROWS(std::logic_error, lookup.apply(vectors, 0.1f));
     }
     // Tables are whole: every row that is listed can be found, and the batch be learnt.

@@ -226,11 +226,11 @@ TEST(ids_that_are_cut_off_are_neither_looked_up_nor_counted) {
   BatchLookup lookup({table}, one_sequence(2));
   Lists lists;
   lists.num_samples = 2;
-  lists.add({99, 1, 2, 3});  // 99 is out of range, and out of sight
+  lists.add({99, 1, 2, 3});  // 99 is out of range, and past the end
   lists.add({4});
   lookup.find(lists.view(), {.purpose = Purpose::kTrain});
   CHECK(lookup.lengths(0) == std::vector<std::int64_t>{2, 1});
-  CHECK(table->size() == 3 && !row_of(*table, 1) && lookup.num_sights(0) == 3);
+  CHECK(table->size() == 3 && !row_of(*table, 1) && lookup.num_impressions(0) == 3);
   const auto vectors = padded(lookup, 0, 2);
   CHECK(vectors[0] == row_of(*table, 2).weights()[0]);
   CHECK(vectors[kDim] == row_of(*table, 3).weights()[0]);

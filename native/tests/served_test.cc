@@ -53,9 +53,9 @@ Read read(Table& table, const std::vector<std::int64_t>& ids, Missing missing = 
 
 // Makes one step with rows that are read from `tables` and told about afterwards.
 std::vector<float> step_from_afar(BatchLookup& lookup, std::vector<std::shared_ptr<Table>>& tables,
-                                  const Lists& lists, const Occasion& occasion,
+                                  const Lists& lists, const LookupContext& context,
                                   const std::vector<float>& grads) {
-  lookup.list(lists.view(), occasion);
+  lookup.list(lists.view(), context);
   std::vector<Listed> columns;
   std::vector<Read> rows;
   std::vector<ListedRows> used;
@@ -64,11 +64,12 @@ std::vector<float> step_from_afar(BatchLookup& lookup, std::vector<std::shared_p
     rows.push_back(read(*tables[t], columns[t].ids));
   }
   for (const Read& one : rows) used.push_back({one.weights, one.is_there});
-  lookup.use(used);
+  lookup.set_rows(used);
   const std::vector<float> vectors = pooled(lookup, lists.num_samples);
   lookup.sum({.pooled = PooledGrad{grads, lookup.width()}});
   for (std::size_t t = 0; t < tables.size(); ++t) {
-    see_all(*tables[t], {columns[t].ids, columns[t].shows, columns[t].clicks, occasion.now});
+    count_impressions(*tables[t],
+                      {columns[t].ids, columns[t].shows, columns[t].clicks, context.now});
     std::vector<std::uint64_t> ids(lookup.num_changes(t));
     std::vector<float> sums(ids.size() * kDim);
     lookup.copy_changes(t, std::as_writable_bytes(std::span(ids)).data(),
@@ -94,11 +95,11 @@ TEST(rows_from_afar_are_pooled_and_moved_as_rows_at_hand) {
   for (const std::size_t num_samples : {1, 40, 0, 2000, 7}) {
     const Lists lists = random_lists(random, 3, num_samples, 300, 4);
     const std::vector<float> labels(num_samples, 1.0f);
-    const Occasion occasion{.purpose = Purpose::kTrain, .now = 5, .labels = labels};
-    at_hand.find(lists.view(), occasion);
+    const LookupContext context{.purpose = Purpose::kTrain, .now = 5, .labels = labels};
+    at_hand.find(lists.view(), context);
     const auto grads = random_floats(random, num_samples * at_hand.width());
     const auto expected = pooled(at_hand, num_samples);
-    CHECK(step_from_afar(from_afar, far, lists, occasion, grads) == expected);
+    CHECK(step_from_afar(from_afar, far, lists, context, grads) == expected);
     at_hand.apply(grads, kLr);
     for (std::size_t t = 0; t < near.size(); ++t) {
       CHECK(near[t]->size() == far[t]->size());
@@ -119,14 +120,14 @@ TEST(rows_from_afar_are_pooled_and_moved_as_rows_at_hand) {
 TEST(a_lookup_asks_for_its_steps_in_order) {
   BatchLookup lookup(two_tables(), four_features());
   CHECK_THROWS(std::logic_error, lookup.num_listed(0));
-  CHECK_THROWS(std::logic_error, lookup.use({}));
+  CHECK_THROWS(std::logic_error, lookup.set_rows({}));
   Lists lists;
   lists.num_samples = 1;
   for (int column = 0; column < 3; ++column) lists.add({7});
   lookup.list(lists.view(), {.purpose = Purpose::kTrain});
   std::vector<float> vectors(lookup.width());
   CHECK_THROWS(std::logic_error, lookup.pool(vectors));
-  CHECK_THROWS(std::invalid_argument, lookup.use({}));
+  CHECK_THROWS(std::invalid_argument, lookup.set_rows({}));
   lookup.find(lists.view(), {.purpose = Purpose::kTrain});
   CHECK_THROWS(std::logic_error, lookup.sum({}));
 }
@@ -141,7 +142,7 @@ TEST(rows_that_are_missing_are_absent_or_as_new) {
   CHECK(table->size() == 0);
   const std::vector<std::int64_t> ids{4};
   const std::vector<std::uint32_t> once{1};
-  see_all(*table, {ids, once, once, 0});
+  count_impressions(*table, {ids, once, once, 0});
   CHECK(read(*table, {4}, Missing::kAbsent).weights == as_new.weights);
 }
 

@@ -13,9 +13,9 @@ namespace {
 Row create(Table& table, std::uint64_t id) { return table.create(id, table.place(id)); }
 void evict(Table& table, std::uint64_t id) { table.evict(id, table.place(id)); }
 
-Row see(Table& table, std::uint64_t id, std::uint32_t now = 0, bool is_click = false) {
+Row count_impression(Table& table, std::uint64_t id, std::uint32_t now = 0, bool is_click = false) {
   const Place place = table.place(id);
-  return table.see({id, now, is_click}, table.find(id, place));
+  return table.count_impression({id, now, is_click}, table.find(id, place));
 }
 
 }  // namespace
@@ -78,22 +78,23 @@ TEST(an_evicted_id_comes_back_as_a_new_row_and_leaves_a_tombstone) {
 
 TEST(seeing_an_id_counts_it) {
   const auto table = make_table();
-  see(*table, 5, 100, true);
-  const Row row = see(*table, 5, 50);
+  count_impression(*table, 5, 100, true);
+  const Row row = count_impression(*table, 5, 50);
   const RowHeader& header = row.header();
   CHECK(header.show == 2.0f && header.click == 1.0f && header.last_seen == 100);
   CHECK(header.version == table->version());
   table->next_version();
   CHECK(row.header().version + 1 == table->version());
-  see(*table, 5);
+  count_impression(*table, 5);
   CHECK(row.header().version == table->version());
 }
 
 TEST(an_id_gets_its_row_with_its_counts_when_it_is_admitted) {
   const auto table = make_table({.admission = {.kind = AdmissionKind::kCount, .threshold = 3.0}});
-  CHECK(!see(*table, 5, 10, true) && !see(*table, 5, 30) && !row_of(*table, 5));
+  CHECK(!count_impression(*table, 5, 10, true) && !count_impression(*table, 5, 30) &&
+        !row_of(*table, 5));
   CHECK(table->size() == 0 && table->num_candidates() == 1);
-  const Row row = see(*table, 5, 20, true);
+  const Row row = count_impression(*table, 5, 20, true);
   CHECK(row && table->num_candidates() == 0 && table->size() == 1);
   CHECK(row.header().show == 3.0f && row.header().click == 2.0f);
 }
@@ -118,9 +119,9 @@ TEST(ids_of_a_range_are_admitted_by_their_counts) {
   const auto table = make_table(
       {.num_rows = 200'000, .admission = {.kind = AdmissionKind::kCount, .threshold = 3.0}});
   constexpr std::uint64_t kStep = 1024 * 3;  // one bucket, many candidates
-  for (int sight = 1; sight <= 3; ++sight) {
+  for (int impression = 1; impression <= 3; ++impression) {
     for (std::uint64_t id = 0; id < 200'000; id += kStep) {
-      CHECK(static_cast<bool>(see(*table, id)) == (sight == 3));
+      CHECK(static_cast<bool>(count_impression(*table, id)) == (impression == 3));
     }
   }
   CHECK(table->num_candidates() == 0 && table->size() == 66);

@@ -13,10 +13,10 @@ def keep_freed_memory() -> None:
     """Let this process keep memory that it frees, up to half a gigabyte, for the next batch."""
 
 def flush_denormals(*, is_on: bool) -> bool:
-    """Let numbers below 1.2e-38 be zero, or not, in this thread and those that compute for it.
+    """Set whether denormals are flushed to zero, in this thread and its OpenMP threads.
 
     Returns:
-        Whether they were before, in this thread.
+        The previous setting of this thread.
     """
 
 def cut_lines(text: Buffer, begin: int, max_lines: int) -> tuple[int, int]:
@@ -51,7 +51,7 @@ def write_examples(
     """
 
 def add_bias_relu(x: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> None:
-    """Add a bias to every row, then put 0 where that is not above 0, in place.
+    """Add a bias to every row, then apply ReLU, in place.
 
     Raises:
         ValueError: There is not one bias per column.
@@ -63,13 +63,13 @@ def bias_relu_backward(
     passed: npt.NDArray[np.float32],
     bias_grad: npt.NDArray[np.float32],
 ) -> None:
-    """Let a gradient through where the output is above 0, and sum it by column.
+    """Compute the gradients of ``add_bias_relu``.
 
     Args:
-        grad: Of the output.
-        y: What ``add_bias_relu`` made.
-        passed: Becomes the gradient of what ``add_bias_relu`` was given; may be ``grad`` itself.
-        bias_grad: Becomes the gradient of the bias.
+        grad: Gradient of the output.
+        y: Output of ``add_bias_relu``.
+        passed: Receives the gradient of the input; may be ``grad`` itself.
+        bias_grad: Receives the gradient of the bias.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -81,7 +81,7 @@ def add_bias_relu_dot(
     weights: npt.NDArray[np.float32],
     dots: npt.NDArray[np.float32],
 ) -> None:
-    """Do as ``add_bias_relu``, and multiply every row by weights.
+    """Apply ``add_bias_relu``, then compute the dot product of every row with ``weights``.
 
     Raises:
         ValueError: There is not one bias and one weight per column, and one product per row.
@@ -94,21 +94,21 @@ def bias_relu_dot_backward(
     bias_grad: npt.NDArray[np.float32],
     weight_grad: npt.NDArray[np.float32],
 ) -> None:
-    """Take the gradient of the products back to all that ``add_bias_relu_dot`` was given.
+    """Compute the gradients of ``add_bias_relu_dot``.
 
     Args:
-        grad: One number per row.
-        y: What ``add_bias_relu_dot`` made of x; becomes the gradient of x.
-        weights: Those of the products.
-        bias_grad: Becomes the gradient of the bias.
-        weight_grad: Becomes the gradient of the weights.
+        grad: Gradient of the dot products, one number per row.
+        y: ``x`` after ``add_bias_relu_dot``; receives the gradient of x.
+        weights: Weights of the dot products.
+        bias_grad: Receives the gradient of the bias.
+        weight_grad: Receives the gradient of the weights.
 
     Raises:
         ValueError: The shapes do not fit.
     """
 
 def has_tiles() -> bool:
-    """Tell whether processor and system let this process multiply by tiles (AMX)."""
+    """Return whether processor and system let this process multiply by tiles (AMX)."""
 
 def multiply(
     a: npt.NDArray[np.float32],
@@ -118,18 +118,18 @@ def multiply(
     num_pieces: int,
     adds: bool = False,
 ) -> None:
-    """Set ``out`` to the product of two matrices by tiles, or add it.
+    """Write the product of two matrices to ``out``, or add it to ``out``, using AMX tiles.
 
     Args:
-        a: One of its strides is that of a number.
-        b: One of its strides is that of a number.
+        a: Contiguous in one dimension.
+        b: Contiguous in one dimension.
         out: Its rows are contiguous.
-        num_pieces: How many numbers of bfloat16 stand for one of float32, 1 to 3.
-        adds: Whether to add to what is there.
+        num_pieces: The number of bfloat16 that each float32 is split into, 1 to 3.
+        adds: Add to ``out`` instead of overwriting it.
 
     Raises:
-        RuntimeError: There are no tiles.
-        ValueError: Shapes or strides do not fit.
+        RuntimeError: The processor has no tiles.
+        ValueError: Shapes or strides do not match.
     """
 
 def count_predictions(
@@ -477,7 +477,7 @@ class Table:
             dim: Weights per row.
             num_rows: If given, ids lie in [0, num_rows) and number the rows themselves.
             hash_ids: Let ids beyond num_rows share the rows of others, see ``fold_ids``.
-            salt: Tells the first weights of this table and seed from those of others.
+            salt: Seed of the first weights, from the run's seed and the name of the table.
             initial: Kind (constant, uniform, normal, truncated_normal), center and scale of first
                 weights.
             optimizer: One of ``optimizer_schema``.
@@ -504,16 +504,16 @@ class Table:
     def read(
         self, ids: npt.NDArray[np.int64], *, as_new: bool
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
-        """Return one row per id and whether it is there; changes nothing.
+        """Return one row per id and whether it exists; changes nothing.
 
-        Where every id gets a row, ``as_new`` gives missing ones as they will be made; others are
-        zeros.
+        Missing rows are zeros. With ``as_new``, in a table where every id gets a row, they have
+        the weights with which they will be created.
 
         Raises:
             ValueError: An id is out of range or in a bucket that is not held here.
         """
 
-    def see(
+    def count_impressions(
         self,
         ids: npt.NDArray[np.int64],
         shows: npt.NDArray[np.uint32],
@@ -521,10 +521,10 @@ class Table:
         *,
         now: int,
     ) -> None:
-        """Count how often ids were seen in training, and with a click; some may get rows."""
+        """Count impressions and clicks of ids in training; ids that are admitted get rows."""
 
     def write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32]) -> None:
-        """Set the weights of rows, making those that are missing; optimizer state stays."""
+        """Set the weights of rows, creating missing ones; optimizer state does not change."""
 
     def check_held(self, ids: npt.NDArray[np.int64]) -> None:
         """Raise ValueError for an id out of range or in a bucket that is not held here."""
@@ -533,7 +533,7 @@ class Table:
         """Return the bucket that each id falls into."""
 
     def evict(self, ids: npt.NDArray[np.int64]) -> int:
-        """Remove rows; the next delta tells of it. Returns how many there were."""
+        """Remove rows, and list them in the next delta. Returns the number of removed rows."""
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Return all rows and counters, each ordered by unsigned id.
@@ -574,7 +574,7 @@ class Table:
         """Fade shows and clicks, then remove rows that score too little; return their ids."""
 
     def evict_beyond(self, *, capacity: int) -> npt.NDArray[np.int64]:
-        """Remove the rows seen longest ago until ``capacity`` are left; return their ids."""
+        """Remove the least recently seen rows until ``capacity`` are left; return their ids."""
 
     @property
     def version(self) -> int:
@@ -598,7 +598,7 @@ class BatchLookup:
         frozen: Sequence[int],
         max_lengths: dict[int, int] = ...,
     ) -> None:
-        """Say what is looked up.
+        """Describe the lookup.
 
         Args:
             tables: Of equal width.
@@ -638,27 +638,29 @@ class BatchLookup:
         *,
         labels: npt.NDArray[np.float32] | None = None,
     ) -> None:
-        """List the different ids of a batch instead: its rows are in another process.
+        """List the unique ids of a batch whose rows are held by another process.
 
-        The tables say only which ids there are. ``use`` comes next, and then all is as after
-        ``find``, with ``sum`` in the place of ``apply``.
+        The tables are used only to check the ids. Call ``set_rows`` next; then the lookup works as
+        after ``find``, with ``sum`` in place of ``apply``.
 
         Raises:
             IndexError: As ``find`` does.
         """
 
-    def listed(
+    def unique_ids(
         self, table: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """Return the different ids of a table, how often each occurs, and how often with a click.
+        """Return the unique ids of a table, how often each occurs, and how often with a click.
 
-        Ids are those under which rows are kept.
+        Ids are those under which rows are stored.
         """
 
-    def use(self, rows: Sequence[tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]]) -> None:
-        """Take up, by table, the rows of the listed ids and whether they are there.
+    def set_rows(
+        self, rows: Sequence[tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]]
+    ) -> None:
+        """Set, by table, the rows of the listed ids and whether each exists.
 
-        The arrays must live until the lookup goes on to another batch.
+        The arrays are not copied: they must live until the lookup of another batch begins.
         """
 
     def sum(
@@ -673,7 +675,7 @@ class BatchLookup:
 
     @property
     def num_samples(self) -> int:
-        """Of the batch."""
+        """Number of samples of the batch."""
 
     def pool(self, vectors: npt.NDArray[np.float32]) -> None:
         """Write the pooled vectors, one row per sample."""
@@ -694,9 +696,9 @@ class BatchLookup:
         *,
         lr: float,
     ) -> None:
-        """Sum the gradient of all vectors per row and let the optimizer move the rows.
+        """Sum the gradient of all vectors per row and apply the optimizer.
 
-        What is None has no gradient: rows that occur nowhere else do not move.
+        None means no gradient: rows that occur nowhere else are not updated.
 
         Args:
             pooled: Of the pooled vectors; rows may lie apart, as in some columns of a matrix.
@@ -704,25 +706,25 @@ class BatchLookup:
             lr: Learning rate.
         """
 
-    def apply_and_keep(
+    def apply_keeping_grads(
         self,
         pooled: npt.NDArray[np.float32] | None,
         sequences: Sequence[npt.NDArray[np.float32] | None] = (),
         *,
         lr: float,
     ) -> None:
-        """Do the same and keep, until the next batch, what ``LogRecord.add_lookup`` asks for."""
+        """Apply, and keep the summed gradients for ``LogRecord.add_lookup``."""
 
-    def apply_and_tell(
+    def apply_returning_grads(
         self,
         pooled: npt.NDArray[np.float32] | None,
         sequences: Sequence[npt.NDArray[np.float32] | None] = (),
         *,
         lr: float,
     ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
-        """Apply and return, for each table, the ids that moved and their summed gradients."""
+        """Apply, and return for each table the updated ids and their summed gradients."""
 
-    def sights(
+    def impressions(
         self, table: int, *, labels: npt.NDArray[np.float32] | None = None
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
         """Return what ``find`` counted in one table: ids and clicks, for a log.
@@ -737,7 +739,7 @@ class SnapshotError(ValueError):
 
 @final
 class Cut:
-    """A line in the history of a table: what changes behind it belongs to the next delta.
+    """A point in the history of a table: later changes belong to the next delta.
 
     Write one snapshot, publish it, commit. Without the commit, the next snapshot holds everything
     that this one was to hold.
@@ -800,7 +802,7 @@ class Cut:
         """
 
     def release(self) -> None:
-        """Give up the content, unless it is written by now; waits for a write that is under way."""
+        """Release the content unless it is written already; waits for a running write."""
 
     def commit(self, *, fingerprint: int | None = None) -> None:
         """Make what was written the parent of the next delta, and forget older tombstones.
@@ -862,7 +864,7 @@ class LogRecord:
     """What one request did to the tables; a log holds all of it or nothing."""
 
     def __init__(self) -> None: ...
-    def add_sights(
+    def add_impressions(
         self, table: int, ids: npt.NDArray[np.int64], clicks: npt.NDArray[np.uint8], *, now: int
     ) -> None:
         """Add every occurrence of an id in training, in order; clicks are 0 or 1."""
@@ -881,7 +883,7 @@ class LogRecord:
         lr: float,
         labels: npt.NDArray[np.float32] | None = None,
     ) -> None:
-        """Add all that a lookup counted and, in ``apply_and_keep``, pushed; copied when appended.
+        """Add what a lookup counted and ``apply_keeping_grads`` applied; copied when appended.
 
         Append the record before the lookup goes on to another batch.
 
@@ -889,7 +891,7 @@ class LogRecord:
             lookup: Kept alive by the record.
             tables: For each table of the lookup, its number in the log.
             now: As in ``find``.
-            lr: As in ``apply_and_keep``.
+            lr: As in ``apply_keeping_grads``.
             labels: As in ``find``; not to be changed before the record is appended.
 
         Raises:

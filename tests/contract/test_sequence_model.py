@@ -171,7 +171,7 @@ def test_rows_move_as_autograd_says(member):
     model.loss(ours, batch).backward()
     lookup = looked_up.lookups["embedded_4"]
     vectors = looked_up.vectors
-    ((ids, sums),) = lookup.apply_and_tell(
+    ((ids, sums),) = lookup.apply_returning_grads(
         vectors["embedded_4"].grad.numpy(), [vectors["sequence_seen"].grad.numpy()], lr=0.1
     )
     torch.testing.assert_close(torch.from_numpy(sums), rows.grad[torch.from_numpy(ids)])

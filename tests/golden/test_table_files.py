@@ -146,7 +146,7 @@ FIRST = bytes.fromhex(
     "2b00000000000000"  # record 43
     "07000000 01000000 0900000000000000"  # worker 7, incarnation 1, sequence 9
     "01000000 02000000"  # of one table, two operations
-    "01000000 00000000 02000000 0a000000"  # sights, table 0, 2 ids, time 10
+    "01000000 00000000 02000000 0a000000"  # impressions, table 0, 2 ids, time 10
     "0100000000000000 0300000000000000"  # ids
     "01 00"  # a click on 1
     "02000000 00000000 01000000 0000003f"  # push, table 0, 1 id, learning rate 0.5
@@ -174,7 +174,7 @@ def test_bytes_of_a_log(tmp_path):
     path = tmp_path / "1.log"
     log = TableLog(path, [make_tiny_table()], first_lsn=43)
     record = LogRecord()
-    record.add_sights(0, np.array([1, 3]), np.array([1, 0], np.uint8), now=10)
+    record.add_impressions(0, np.array([1, 3]), np.array([1, 0], np.uint8), now=10)
     record.add_push(0, np.array([1]), np.array([[1, -2]], np.float32), lr=0.5)
     assert log.append(record, worker=7, incarnation=1, sequence=9) == 43
     record = LogRecord()
@@ -192,7 +192,7 @@ def test_a_log_made_by_hand_is_replayed(tmp_path):
     told = replay_log([table], [path], after_lsn=42)
     assert told["requests"] == {0: (0, 0), 7: (1, 9)}
     taken = table.snapshot()
-    assert taken["ids"].tolist() == [1, 3]  # the second sight of 3 gave it a row
+    assert taken["ids"].tolist() == [1, 3]  # the second impression of 3 gave it a row
     assert taken["shows"].tolist() == [3, 2]
     assert taken["clicks"].tolist() == [2, 0]
     assert taken["last_seen"].tolist() == [10, 10]

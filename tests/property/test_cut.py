@@ -14,7 +14,7 @@ from making_tables import make_native_table, push, same, train
 
 ids = st.lists(st.integers(0, 30) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=8)
 change = st.tuples(
-    st.sampled_from(["train", "push", "write", "see", "evict", "add"]), ids
+    st.sampled_from(["train", "push", "write", "count", "evict", "add"]), ids
 ) | st.tuples(st.sampled_from(["unseen", "low", "beyond", "clear"]), st.just([]))
 admissions = st.sampled_from([("always", 0.0, 0.0, 0.0), ("count", 2.0, 0.0, 0.0)])
 
@@ -49,8 +49,8 @@ class Changes:
                 push(table, what)
             case "write":
                 table.write(ids_N, rows_ND)
-            case "see":
-                table.see(ids_N, counts_N, counts_N, now=self._now)
+            case "count":
+                table.count_impressions(ids_N, counts_N, counts_N, now=self._now)
             case "evict":
                 table.evict(ids_N)
             case "add":

@@ -19,7 +19,7 @@ admissions = st.sampled_from(
         ("always", 0.0, 0.0, 0.0),
         ("count", 3.0, 0.0, 0.0),
         ("probability", 0.3, 0.0, 0.0),
-        ("score", 1.0, -0.5, 1.0),  # falls with shows: the order of sights matters
+        ("score", 1.0, -0.5, 1.0),  # falls with shows: the order of impressions matters
     ]
 )
 

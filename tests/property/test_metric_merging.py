@@ -27,7 +27,7 @@ def assert_equal_figures(got, want):
     for name in ("positives", "negatives"):
         assert torch.equal(got.counters()[name], want.counters()[name])
     assert got.headline() == pytest.approx(want.headline(), rel=0, abs=0, nan_ok=True)
-    assert got.figures() == pytest.approx(want.figures(), rel=1e-12, abs=1e-12, nan_ok=True)
+    assert got.compute() == pytest.approx(want.compute(), rel=1e-12, abs=1e-12, nan_ok=True)
 
 
 @few
@@ -68,5 +68,5 @@ def test_auc_is_that_of_all_pairs_of_rounded_predictions(batch):
 def test_bucket_error_is_that_of_the_slow_twin(batch, times):
     predictions, labels = [p for p, _ in batch] * times, [y for _, y in batch] * times
     want = bucket_error(predictions, labels)
-    found = make_metric([batch] * times).figures()["BUCKET_ERROR"]
+    found = make_metric([batch] * times).compute()["BUCKET_ERROR"]
     assert found == pytest.approx(want, nan_ok=True)

@@ -17,7 +17,7 @@ from making import columns_of
 
 TABLE = TableConfig(name="t", dim=2, admission=Admission(kind="count", threshold=2))
 ids = st.lists(st.integers(0, 12) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6)
-operation = st.tuples(st.sampled_from(["see", "push", "write", "evict"]), ids) | st.tuples(
+operation = st.tuples(st.sampled_from(["count", "push", "write", "evict"]), ids) | st.tuples(
     st.sampled_from(["delta", "base", "lost", "reshard"]), st.just([])
 )
 
@@ -106,8 +106,8 @@ def change(table, verb, ids_N):
     grads_ND = np.linspace(-1, 1, 2 * len(ids_N), dtype=np.float32).reshape(-1, 2)
     counts_N = np.ones(len(ids_N), np.uint32)
     match verb:
-        case "see":
-            table.see(ids_N, counts_N, counts_N, now=7)
+        case "count":
+            table.count_impressions(ids_N, counts_N, counts_N, now=7)
         case "push":
             table.push(ids_N, grads_ND, lr=0.1)
         case "write":
@@ -152,7 +152,7 @@ def test_a_deleted_id_stays_deleted_whoever_reads_the_chain(tmp_path):
     saved = SavedHolders(tmp_path, 3)
     chosen_N = np.arange(60)
     for _ in range(2):
-        saved.holders.change("see", chosen_N)
+        saved.holders.change("count", chosen_N)
     saved.save("delta")
     saved.holders.change("evict", chosen_N[:40])
     saved.holders.change("write", chosen_N[:10])

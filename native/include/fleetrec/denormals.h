@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers below 1.2e-38, with which processors compute much more slowly than with others.
+// Denormal numbers (below 1.2e-38), with which processors compute much more slowly.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace fleetrec {
 
-// Whether this thread takes them for zero, as operands and as results; returns what was before.
+// Sets whether this thread flushes denormals to zero; returns the previous setting.
 inline bool flush_denormals_here([[maybe_unused]] bool is_on) {
 #if defined(__SSE2__)
   constexpr unsigned kModes = 0x8040;  // flush to zero, denormals are zero
@@ -28,8 +28,8 @@ inline bool flush_denormals_here([[maybe_unused]] bool is_on) {
 #endif
 }
 
-// The same for the threads of OpenMP that work for this one. Those that it starts later, and all
-// other threads, begin with what the thread has that makes them.
+// The same for the OpenMP threads that work for this one. Threads started later inherit the
+// floating-point mode of the creating thread.
 inline bool flush_denormals(bool is_on) {
   const bool before = flush_denormals_here(is_on);
 #ifdef _OPENMP

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way this library uses several threads.
+// Parallel loops; all threads of this library are started here.
 #pragma once
 
 #include <sys/resource.h>
@@ -48,11 +48,11 @@ class SharedTasks {
   std::exception_ptr failure_;
 };
 
-// Calls `work(i)` for every i below `num_tasks` beside training: on threads made for the call,
-// which give way to others. OpenMP's would be a second team, whose members wait for each other
-// actively and keep those of torch from the cores.
+// Calls `work(i)` for every i below `num_tasks` in the background of training: on threads created
+// for the call, at low priority. OpenMP would create a second team, whose threads spin while they
+// wait and take cores from the threads of torch.
 template <typename Work>
-void parallel_for_beside(std::size_t num_threads, std::size_t num_tasks, const Work& work) {
+void parallel_for_background(std::size_t num_threads, std::size_t num_tasks, const Work& work) {
   constexpr int kNiceness = 10;  // a tenth of a core, if nothing is idle
   SharedTasks tasks(num_tasks, work);
   {
@@ -73,7 +73,7 @@ void parallel_for_beside(std::size_t num_threads, std::size_t num_tasks, const W
 inline std::atomic<std::size_t> num_std_threads{2};
 
 // The same contract as below, for ThreadSanitizer: it cannot see how OpenMP's threads wait for each
-// other and would report every loop. Threads are made anew in every call, which is slow.
+// other and would report every loop. Every call creates its threads, which is slow.
 template <typename Work>
 void parallel_for(std::size_t num_tasks, const Work& work) {
   SharedTasks tasks(num_tasks, work);
@@ -90,7 +90,7 @@ inline std::size_t max_threads() { return num_std_threads; }
 
 #else
 
-// How many threads the loop below has at most.
+// Maximum number of threads of the loop below.
 inline std::size_t max_threads() {
 #ifdef _OPENMP
   return static_cast<std::size_t>(omp_get_max_threads());
@@ -101,7 +101,7 @@ inline std::size_t max_threads() {
 
 // Calls `work(i)` for every i below `num_tasks`, on the threads of OpenMP: they are the ones that
 // torch computes with, so that the two never compete for cores. Which thread takes which task is
-// left open; `work` must give the same result whoever does it. The first exception is thrown again.
+// unspecified; `work` must give the same result on any thread. The first exception is thrown again.
 template <typename Work>
 void parallel_for(std::size_t num_tasks, const Work& work) {
   std::exception_ptr failure;

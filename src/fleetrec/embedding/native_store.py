@@ -32,7 +32,7 @@ from fleetrec.embedding.sharding import (
     merge_table_records,
     num_shards_each,
 )
-from fleetrec.embedding.snapshot import SUFFIX, Columns, live_rows, open_shards, translated
+from fleetrec.embedding.snapshot import SUFFIX, Columns, checkpoint_errors, live_rows, open_shards
 from fleetrec.embedding.store import Store
 from fleetrec.embedding.table import RowOptimizer, TableConfig
 
@@ -130,7 +130,7 @@ class NativeStore(Store):
             raise MismatchError(
                 f"{where}: table {stored.name} cannot go on from here: {'; '.join(differences)}"
             )
-        with stored.chain.local() as chain, translated():
+        with stored.chain.local() as chain, checkpoint_errors():
             figures = read_snapshot(self.table, chain.directories)
         if to_hex(figures["fingerprint"]) != record.fingerprint:
             self.clear()

@@ -40,7 +40,7 @@ def _live_rows(chain: Chain) -> Iterator[Columns]:
     expected = chain.fingerprint
     for place, directory in reversed(list(enumerate(chain.directories))):
         seen: list[IdArray] = []
-        with translated():
+        with checkpoint_errors():
             shards = open_shards(directory)
             _check_kind(directory, shards[0], is_first=place == 0)
             for kind, columns in _blocks(shards):
@@ -57,7 +57,7 @@ def _live_rows(chain: Chain) -> Iterator[Columns]:
 
 def live_candidates(chain: Chain) -> Iterator[Columns]:
     """Yield the ids that wait for admission, block by block; every snapshot has them all."""
-    with local_copy(chain.urls[-1]) as directory, translated():
+    with local_copy(chain.urls[-1]) as directory, checkpoint_errors():
         for kind, columns in _blocks(open_shards(directory)):
             if kind == "candidates":
                 yield columns
@@ -65,7 +65,7 @@ def live_candidates(chain: Chain) -> Iterator[Columns]:
 
 def find_rows(chain: Chain, ids: Collection[int]) -> dict[int, dict[str, Any]]:
     """Return the rows of some ids, by column; reads only the shards that can hold them."""
-    with chain.local() as local, translated():
+    with chain.local() as local, checkpoint_errors():
         return _find_rows(local, ids)
 
 
@@ -90,19 +90,19 @@ def open_shards(directory: Path) -> list[ShardFile]:
     names = sorted(path.name for path in directory.glob(f"*{SUFFIX}"))
     if not names:
         raise CheckpointError(f"{directory}: holds no snapshot of a table")
-    with translated():
+    with checkpoint_errors():
         num_shards = ShardFile(directory / names[0]).header["num_shards"]
     expected = [f"{shard:05d}-of-{num_shards:05d}{SUFFIX}" for shard in range(num_shards)]
     wrong = sorted(set(names) ^ set(expected))
     if wrong:
         what = "is missing" if wrong[0] in expected else "does not belong to the snapshot"
         raise CheckpointError(f"{directory / wrong[0]}: {what}")
-    with translated():
+    with checkpoint_errors():
         return [ShardFile(directory / name) for name in names]
 
 
 @contextlib.contextmanager
-def translated() -> Iterator[None]:
+def checkpoint_errors() -> Iterator[None]:
     """Say what the native reader says, as a problem of a checkpoint."""
     try:
         yield

@@ -120,7 +120,7 @@ class TableLookup:
         for name, ids in listed.items():
             table = self._tables[name]
             if name not in self._frozen:
-                table.see(ids.ids_N, ids.shows_N, ids.clicks_N, now=now)
+                table.count_impressions(ids.ids_N, ids.shows_N, ids.clicks_N, now=now)
             rows[name] = table.read(ids.ids_N, as_new=False)
         return self.use(lookups, listed, rows)
 
@@ -133,7 +133,7 @@ class TableLookup:
             with self._data_errors(key):
                 lookup.list_ids(*self._ids_of(key, sides), labels=self._labels_of(key, labels_B))
             for number, table in enumerate(self._tables_of[key]):
-                ids_N, shows_N, clicks_N = lookup.listed(number)
+                ids_N, shows_N, clicks_N = lookup.unique_ids(number)
                 ids = UniqueIds(ids_N=ids_N, shows_N=shows_N, clicks_N=clicks_N)
                 listed.setdefault(table, []).append(ids)
         return {table: merge_ids(parts) for table, parts in listed.items()}
@@ -151,11 +151,11 @@ class TableLookup:
             for number, table in enumerate(self._tables_of[key]):
                 rows_ND, is_there_N = rows[table]
                 if table in self._shared:
-                    own_ids_N = lookup.listed(number)[0]
+                    own_ids_N = lookup.unique_ids(number)[0]
                     positions = np.searchsorted(listed[table].ids_N, own_ids_N)
                     rows_ND, is_there_N = rows_ND[positions], is_there_N[positions]
                 its.append((rows_ND, is_there_N))
-            lookup.use(its)
+            lookup.set_rows(its)
             held += its
         return tuple(held)
 

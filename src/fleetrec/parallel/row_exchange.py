@@ -120,7 +120,9 @@ class RowExchange:
         for name, its in sent.items():
             for one in its.received:
                 if len(one.ids_N):
-                    self._stores[name].table.see(one.ids_N, one.shows_N, one.clicks_N, now=now)
+                    self._stores[name].table.count_impressions(
+                        one.ids_N, one.shows_N, one.clicks_N, now=now
+                    )
 
     def rows(self, sent: Mapping[str, Sent]) -> dict[str, Rows]:
         """Return the rows of the ids that this rank has sent, in the order of its lists."""

@@ -16,7 +16,7 @@ from fleetrec._native import Cut, read_snapshot
 from fleetrec.embedding.native_store import TableCut
 from fleetrec.embedding.record import StoredTable
 from fleetrec.embedding.sharding import TableShard
-from fleetrec.embedding.snapshot import translated
+from fleetrec.embedding.snapshot import checkpoint_errors
 from fleetrec.optim.dense import row_rate
 from fleetrec.server.dense import DensePart
 from fleetrec.server.push import Push, RowPush
@@ -55,7 +55,9 @@ class Shard:
         for index, store in enumerate(self.stores.values()):
             tables = [push.tables[index] for push in pushes]
             for push, rows in zip(pushes, tables, strict=True):
-                store.table.see(rows.ids_N, rows.shows_N, rows.clicks_N, now=push.event_time)
+                store.table.count_impressions(
+                    rows.ids_N, rows.shows_N, rows.clicks_N, now=push.event_time
+                )
             ids_N, grads_ND = _concatenate(tables, weights)
             if len(ids_N):
                 rate = row_rate(self.model.table_optimizer(index), self.dense.num_steps)
@@ -110,7 +112,7 @@ class Shard:
         """Load what ``write`` wrote."""
         counts: Mapping[str, Mapping[str, int]] = json.loads((directory / COUNTS_FILE).read_text())
         for name, store in self.stores.items():
-            with translated():
+            with checkpoint_errors():
                 read_snapshot(store.table, [directory / TABLES / name])
             store.table.restore_counts(
                 created=counts[name]["created"], evicted=counts[name]["evicted"]

@@ -1,4 +1,4 @@
-"""Click or no click."""
+"""Binary classification, such as click prediction."""
 
 # Shape suffixes: B samples.
 
@@ -24,7 +24,7 @@ class BinaryTask(Task):
         self._prediction = prediction
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the mean log loss; where samples have weights, over those that count at all."""
+        """Return the mean log loss; with sample weights, over samples with a weight above 0."""
         logit_B = output_of(outputs, self._logit)
         return log_loss(logit_B, batch.label(self.label), batch.weights_B)
 

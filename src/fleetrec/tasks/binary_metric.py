@@ -1,4 +1,4 @@
-"""How well predicted probabilities order and calibrate clicks."""
+"""AUC, log loss and calibration of predicted probabilities."""
 
 # Shape suffixes: B samples, K buckets.
 
@@ -15,7 +15,7 @@ from fleetrec.tasks.metric import Metric
 NUM_BUCKETS = 1 << 16
 SUMS = ("logloss", "prediction", "label", "absolute_error", "squared_error")
 
-# Groups of buckets in the bucket error: at most this wide, and counted once this certain.
+# Groups of buckets in the bucket error: maximum width, and relative error at which one is complete.
 MAX_SPAN = 0.01
 MAX_RELATIVE_ERROR = 0.05
 
@@ -23,7 +23,7 @@ MAX_RELATIVE_ERROR = 0.05
 class BinaryMetric(Metric):
     """AUC, log loss and calibration from histograms of 65,536 equal steps of probability.
 
-    AUC is that of the predictions rounded to such a step, equal predictions counting half.
+    AUC is computed on predictions rounded to such a step; ties count half.
     """
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class BinaryMetric(Metric):
         """Return AUC."""
         return {"AUC": self._auc()}
 
-    def figures(self) -> dict[str, float]:
-        """Return all figures."""
+    def compute(self) -> dict[str, float]:
+        """Return all values."""
         num_samples = int(self._positives_K.sum() + self._negatives_K.sum())
         if num_samples == 0:
             means = dict.fromkeys(SUMS, math.nan)
@@ -81,8 +81,8 @@ class BinaryMetric(Metric):
     def _bucket_error(self) -> float:
         """Return the mean relative error of predicted CTR over groups of neighbouring buckets.
 
-        A group grows until its predicted CTR is known to within 5 %; one that spans more than
-        0.01 before that is given up.
+        A group grows until its predicted CTR is known to within 5 %; one that spans more than 0.01
+        before that is left out.
         """
         shows_K = self._positives_K + self._negatives_K
         used = shows_K.nonzero().flatten()

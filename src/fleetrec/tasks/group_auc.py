@@ -15,9 +15,9 @@ Reduction = Literal["mean", "mean_by_sample_num", "mean_by_positive_num"]
 
 
 class GroupAuc(Metric):
-    """Exact, so it keeps group, score and label of every sample; merging puts them together.
+    """Exact AUC by group: keeps group, score and label of every sample; merging concatenates them.
 
-    Groups of one class only do not count; without any other the figure is 0.
+    Groups with only one class are left out; if no group is left, the value is 0.
     """
 
     def __init__(self, name: str, *, reduction: Reduction) -> None:
@@ -31,13 +31,13 @@ class GroupAuc(Metric):
         self._parts.append(tuple(column.detach().cpu() for column in part))  # type: ignore[arg-type]
 
     def counters(self) -> dict[str, Tensor]:
-        """Return everything that was added."""
+        """Return all samples."""
         groups_N, scores_N, labels_N = self._columns()
         self._parts = [(groups_N, scores_N, labels_N)]
         return {"groups": groups_N, "scores": scores_N, "labels": labels_N}
 
     def merge(self, other: Self) -> None:
-        """Add the samples of the other."""
+        """Add the samples of another metric."""
         self._parts.extend(other._parts)
 
     def load(self, counters: Mapping[str, Tensor]) -> None:
@@ -45,14 +45,14 @@ class GroupAuc(Metric):
         self._parts = [(counters["groups"], counters["scores"], counters["labels"])]
 
     def reset(self) -> None:
-        """Forget all samples."""
+        """Remove all samples."""
         self._parts = []
 
     def headline(self) -> dict[str, float]:
-        """Return nothing: too dear for a progress line."""
+        """Return nothing: too expensive for a progress line."""
         return {}
 
-    def figures(self) -> dict[str, float]:
+    def compute(self) -> dict[str, float]:
         """Return the mean over groups."""
         groups_N, scores_N, labels_N = self._columns()
         if not len(groups_N):

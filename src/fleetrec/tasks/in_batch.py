@@ -1,4 +1,4 @@
-"""Tell the item of a sample from the items of all other samples of its batch."""
+"""In-batch softmax: the items of the other samples of a batch are the negatives."""
 
 # Shape suffixes: B samples.
 
@@ -19,7 +19,7 @@ from fleetrec.tasks.task import Outputs, Task, output_of
 class InBatchTask(Task):
     """Learns from ``similarity``, one row of logits per sample; its own item is on the diagonal.
 
-    All samples are taken as positive ones; the label is not looked at.
+    All samples are treated as positives; the label is not used.
     """
 
     def __init__(self, *, label: str, metrics: Sequence[MetricOptions] = ()) -> None:
@@ -30,7 +30,7 @@ class InBatchTask(Task):
         self._topk = [metric.topk for metric in metrics]
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the log loss of the own item."""
+        """Return the log loss of each sample's own item."""
         similarity_BB = output_of(outputs, "similarity")
         own_B = torch.arange(batch.num_samples, device=similarity_BB.device)
         return softmax_loss(similarity_BB, own_B, batch.weights_B)

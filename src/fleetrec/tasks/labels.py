@@ -1,4 +1,4 @@
-"""What labels may be."""
+"""Checks of labels."""
 
 # Shape suffixes: B samples.
 
@@ -8,7 +8,7 @@ from fleetrec.core.errors import DataError
 
 
 def check_binary(name: str, labels_B: Tensor) -> None:
-    """Refuse labels other than 0 and 1."""
+    """Raise an error for labels other than 0 and 1."""
     is_odd_B = (labels_B != 0) & (labels_B != 1)
     if is_odd_B.any():
         odd = float(labels_B[is_odd_B][0])

@@ -1,4 +1,4 @@
-"""Losses over a batch; where samples have weights, the mean over those that count at all."""
+"""Losses over a batch; with sample weights, the mean over samples with a weight above 0."""
 
 # Shape suffixes: B samples, K classes.
 
@@ -22,7 +22,7 @@ def squared_loss(values_B: Tensor, labels_B: Tensor, weights_B: Tensor | None) -
 
 
 def softmax_loss(logits_BK: Tensor, labels_B: Tensor, weights_B: Tensor | None) -> Tensor:
-    """Return the log loss of the class that the label numbers."""
+    """Return the cross entropy; the label is the index of the class."""
     losses_B = functional.cross_entropy(logits_BK, labels_B.to(torch.int64), reduction="none")
     return losses_B.mean() if weights_B is None else _weighted(losses_B, weights_B)
 

@@ -11,7 +11,7 @@ from fleetrec.tasks.metric import Metric
 
 
 class MeanMetric(Metric):
-    """The mean of one number per sample, or its root."""
+    """The mean of one value per sample, or its square root."""
 
     def __init__(self, name: str, *, is_root: bool = False) -> None:
         self._name = name
@@ -19,7 +19,7 @@ class MeanMetric(Metric):
         self._sums = torch.zeros(2, dtype=torch.float64)  # of the numbers, of the samples
 
     def update(self, values_B: Tensor) -> None:
-        """Count one number per sample."""
+        """Add one value per sample."""
         values_B = values_B.detach().to("cpu", torch.float64)
         self._sums += torch.tensor([float(values_B.sum()), len(values_B)], dtype=torch.float64)
 
@@ -29,10 +29,10 @@ class MeanMetric(Metric):
 
     def headline(self) -> dict[str, float]:
         """Return the mean."""
-        return self.figures()
+        return self.compute()
 
-    def figures(self) -> dict[str, float]:
-        """Return the mean, or its root."""
+    def compute(self) -> dict[str, float]:
+        """Return the mean, or its square root."""
         mean = float(self._sums[0] / self._sums[1])
         return {self._name: math.sqrt(mean) if self._is_root else mean}
 

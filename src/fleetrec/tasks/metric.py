@@ -1,4 +1,4 @@
-"""What every metric is: sums that can be merged, so that it is exact however it was gathered."""
+"""The base class of metrics: counters that can be merged over batches, workers and passes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Metric(ABC):
-    """A bundle of counters with the figures that follow from them.
+    """Counters, and the values computed from them.
 
     Merging the counters of two halves of the data gives the counters of the whole: over
     batches, over workers, over passes. Whole numbers are exact; sums of floats are kept in
@@ -21,14 +21,14 @@ class Metric(ABC):
 
     @abstractmethod
     def headline(self) -> dict[str, float]:
-        """Return the figures worth a place in every progress line; cheap."""
+        """Return the values that are shown in every progress line; cheap."""
 
     @abstractmethod
-    def figures(self) -> dict[str, float]:
-        """Return all figures by the name they are printed under; nan where undefined."""
+    def compute(self) -> dict[str, float]:
+        """Return all values by the name they are printed under; nan where undefined."""
 
     def merge(self, other: Self) -> None:
-        """Add what another metric of the same kind has counted."""
+        """Add the counters of another metric of the same kind."""
         theirs = other.counters()
         for name, counter in self.counters().items():
             counter.add_(theirs[name])
@@ -39,6 +39,6 @@ class Metric(ABC):
             counter.copy_(counters[name])
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Set all counters to zero."""
         for counter in self.counters().values():
             counter.zero_()

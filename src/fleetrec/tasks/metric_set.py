@@ -9,7 +9,7 @@ from fleetrec.tasks.metric import Metric
 
 
 class MetricSet(Metric):
-    """Metrics side by side; their figures have different names."""
+    """Several metrics as one; their values must have different names."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = tuple(metrics)
@@ -31,12 +31,12 @@ class MetricSet(Metric):
             )
 
     def merge(self, other: Self) -> None:
-        """Add what another set of the same metrics has counted."""
+        """Add the counters of another set of the same metrics."""
         for mine, theirs in zip(self.metrics, other.metrics, strict=True):
             mine.merge(theirs)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Reset all metrics."""
         for metric in self.metrics:
             metric.reset()
 
@@ -44,6 +44,6 @@ class MetricSet(Metric):
         """Return the headlines of all."""
         return {k: v for metric in self.metrics for k, v in metric.headline().items()}
 
-    def figures(self) -> dict[str, float]:
-        """Return the figures of all."""
-        return {k: v for metric in self.metrics for k, v in metric.figures().items()}
+    def compute(self) -> dict[str, float]:
+        """Return the values of all metrics."""
+        return {k: v for metric in self.metrics for k, v in metric.compute().items()}

@@ -1,4 +1,4 @@
-"""One label of a model over groups: a loss of three, and any metrics."""
+"""A task of a pipeline model: one label, one of three losses, and metrics."""
 
 # Shape suffixes: B samples, K classes.
 
@@ -61,7 +61,7 @@ class ScoredTask(Task):
         )
 
     def outputs(self, logits_BK: Tensor) -> dict[str, Tensor]:
-        """Return what a model gives out for its logits: names as serving knows them."""
+        """Return the outputs of a model for its logits, by the names used in serving."""
         suffix = f"_{self.name}" if self.name else ""
         if self.loss_name == "l2":
             return {f"y{suffix}": logits_BK.squeeze(1)}
@@ -167,12 +167,12 @@ def _new_metric(options: MetricOptions) -> Metric:
 
 
 class NamedAuc(BinaryMetric):
-    """AUC alone, under the name that pipelines have for it."""
+    """AUC alone, under the name used in pipelines."""
 
     def headline(self) -> dict[str, float]:
         """Return AUC."""
-        return self.figures()
+        return self.compute()
 
-    def figures(self) -> dict[str, float]:
+    def compute(self) -> dict[str, float]:
         """Return AUC."""
         return {"auc": super().headline()["AUC"]}

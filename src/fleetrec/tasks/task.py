@@ -1,4 +1,4 @@
-"""What is learnt: a label, a loss, and metrics."""
+"""The base class of tasks: a label, a loss, and metrics."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ Outputs = Mapping[str, Tensor]
 
 
 class Task(ABC):
-    """One thing a model learns from one label; ``name`` tells its metrics from other tasks'."""
+    """What a model learns from one label; ``name`` is the prefix of its metrics."""
 
     name: str = ""
     label: str
 
     def in_training(self) -> "Task":
-        """Return the task with the metrics that are counted while a model learns: cheap ones."""
+        """Return the task with the metrics that are cheap enough to compute while training."""
         return self
 
     @abstractmethod
@@ -36,7 +36,7 @@ class Task(ABC):
 
 
 def output_of(outputs: Outputs, name: str) -> Tensor:
-    """Return one output of a model, which must be there."""
+    """Return one output of a model; raise an error if it is missing."""
     if name not in outputs:
         raise ModelError(f"the task needs an output {name!r}; the model returns {list(outputs)}")
     return outputs[name]

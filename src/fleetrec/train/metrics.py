@@ -154,7 +154,7 @@ class PassMetrics:
         found = {
             _name(task, key): value
             for task, metric in zip(self._tasks, self._pass.metrics, strict=True)
-            for key, value in metric.figures().items()
+            for key, value in metric.compute().items()
         }
         return {**found, "LOSS": _mean(self._pass.loss)}
 

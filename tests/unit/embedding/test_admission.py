@@ -17,7 +17,7 @@ def make_store(admission: Admission, *, dim: int = 2) -> NativeStore:
     return NativeStore(table, RowOptimizer(name="sgd"), seed=0)
 
 
-def see(store: NativeStore, ids: list[int], *, clicks: list[int] | None = None, now: int = 0):
+def train_on(store: NativeStore, ids: list[int], *, clicks: list[int] | None = None, now: int = 0):
     """Look ids up in training, one sample each; returns their vectors."""
     lookup = BatchLookup([store.table], [(0, 0, "sum")], [])
     offsets = np.arange(len(ids) + 1, dtype=np.int64)
@@ -44,7 +44,7 @@ class TwinAdmission:
         self._counts: dict[int, tuple[int, int]] = {}
         self.admitted: set[int] = set()
 
-    def see(self, i: int, click: int) -> None:
+    def count(self, i: int, click: int) -> None:
         if i in self.admitted:
             return
         show, clicks = self._counts.get(i, (0, 0))
@@ -86,9 +86,9 @@ def test_rows_and_counters_are_those_of_the_twin(rule, batch_size):
     store, twin = make_store(rule), TwinAdmission(rule, salt_of("t", seed=0))
     for begin in range(0, 500, batch_size):
         part = slice(begin, begin + batch_size)
-        see(store, ids[part], clicks=clicks[part])
+        train_on(store, ids[part], clicks=clicks[part])
     for i, click in zip(ids, clicks, strict=True):
-        twin.see(i, click)
+        twin.count(i, click)
     taken = store.snapshot()
     assert set(taken["ids"].tolist()) == twin.admitted
     assert set(taken["candidate_ids"].tolist()) == twin.waiting()
@@ -96,16 +96,16 @@ def test_rows_and_counters_are_those_of_the_twin(rule, batch_size):
 
 def test_an_id_that_is_not_admitted_is_zeros_and_has_no_row():
     store = make_store(Admission(kind="count", threshold=3))
-    assert not see(store, [5, 5]).any()
+    assert not train_on(store, [5, 5]).any()
     assert len(store) == 0
-    assert see(store, [5]).any()
+    assert train_on(store, [5]).any()
     assert len(store) == 1
 
 
-def test_sights_before_admission_count():
+def test_impressions_before_admission_count():
     store = make_store(Admission(kind="count", threshold=3))
-    see(store, [5, 5], clicks=[1, 0])
-    see(store, [5, 5], clicks=[1, 1])
+    train_on(store, [5, 5], clicks=[1, 0])
+    train_on(store, [5, 5], clicks=[1, 1])
     taken = store.snapshot()
     assert (taken["shows"].tolist(), taken["clicks"].tolist()) == ([4.0], [3.0])
 
@@ -120,9 +120,9 @@ def test_evaluation_counts_nothing():
 def test_counters_survive_a_snapshot(tmp_path):
     rule = Admission(kind="count", threshold=3)
     first, second = make_store(rule), make_store(rule)
-    see(first, [5, 5, 6], clicks=[1, 0, 1], now=77)
+    train_on(first, [5, 5, 6], clicks=[1, 0, 1], now=77)
     second.load(save_store(first, tmp_path / "saved"))
     want, got = first.snapshot(), second.snapshot()
     assert all(torch.equal(want[name], got[name]) for name in want)
-    see(second, [5])
+    train_on(second, [5])
     assert second.snapshot()["ids"].tolist() == [5]

@@ -16,7 +16,9 @@ def make_store(*, num_rows: int | None = None, **rules) -> NativeStore:
     return NativeStore(table, RowOptimizer(name="adam"), seed=0)
 
 
-def see(store: NativeStore, ids: list[int], *, day: int, clicks: list[int] | None = None) -> None:
+def train_on(
+    store: NativeStore, ids: list[int], *, day: int, clicks: list[int] | None = None
+) -> None:
     lookup = BatchLookup([store.table], [(0, 0, "sum")], [])
     labels = None if clicks is None else np.array(clicks, np.float32)
     offsets = np.arange(len(ids) + 1, dtype=np.int64)
@@ -36,7 +38,7 @@ def num_rows(request):
 def test_rows_unseen_for_too_long_go(num_rows):
     store = make_store(num_rows=num_rows, max_unseen_days=2)
     for day, i in enumerate([10, 11, 12, 13]):
-        see(store, [i], day=day)
+        train_on(store, [i], day=day)
     assert store.evict(now=3 * DAY) == 1
     assert left(store) == [11, 12, 13]
     assert store.evict(now=5 * DAY) == 2
@@ -46,7 +48,7 @@ def test_rows_unseen_for_too_long_go(num_rows):
 def test_rows_of_low_score_go_and_scores_fade(num_rows):
     store = make_store(num_rows=num_rows, min_score=1.0, decay=0.5, show_weight=0.5)
     # Scores: 4 shows 2.0; 2 shows with 2 clicks 2.0; 2 shows 1.0
-    see(store, [1, 1, 1, 1, 2, 2, 3, 3], day=0, clicks=[0, 0, 0, 0, 1, 1, 0, 0])
+    train_on(store, [1, 1, 1, 1, 2, 2, 3, 3], day=0, clicks=[0, 0, 0, 0, 1, 1, 0, 0])
     assert store.evict(now=0) == 1
     assert left(store) == [1, 2]
     assert store.snapshot()["shows"].tolist() == [2.0, 1.0]
@@ -55,15 +57,15 @@ def test_rows_of_low_score_go_and_scores_fade(num_rows):
 
 def test_beyond_its_capacity_a_table_keeps_what_it_saw_last(num_rows):
     store = make_store(num_rows=num_rows, max_rows=3)
-    see(store, [1, 2, 3, 4], day=1)
-    see(store, [2, 5], day=2)
+    train_on(store, [1, 2, 3, 4], day=1)
+    train_on(store, [2, 5], day=2)
     assert store.evict(now=2 * DAY) == 2
     assert left(store) == [2, 4, 5]  # of 1, 3 and 4, equally old, the smaller ids go
 
 
 def test_without_rules_nothing_goes():
     store = make_store()
-    see(store, [1, 2], day=0)
+    train_on(store, [1, 2], day=0)
     assert store.evict(now=1000 * DAY) == 0
 
 
@@ -85,8 +87,8 @@ def test_counters_of_ids_without_a_row_age_too():
         eviction=Eviction(max_unseen_days=1),
     )
     store = NativeStore(config, RowOptimizer(name="sgd"), seed=0)
-    see(store, [1], day=0)
-    see(store, [2], day=2)
+    train_on(store, [1], day=0)
+    train_on(store, [2], day=2)
     store.evict(now=2 * DAY)
     assert store.snapshot()["candidate_ids"].tolist() == [2]
 
@@ -100,7 +102,7 @@ def test_many_come_and_go_and_the_rest_stays_whole():
         ids = rng.integers(0, 5000, 400).tolist()
         pulled = store.pull(torch.tensor(sorted(set(ids))), create=True)
         known.update(zip(sorted(set(ids)), pulled, strict=True))
-        see(store, ids, day=day)
+        train_on(store, ids, day=day)
         store.evict(now=day * DAY)
         taken = store.snapshot()
         assert len(taken["ids"]) <= 500

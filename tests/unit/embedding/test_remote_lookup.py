@@ -78,7 +78,7 @@ def test_vectors_and_steps_are_those_of_a_local_lookup(frozen):
         local.push(here, lr=0.1)
         for name, its in remote.sum(there).items():
             table, seen = held[name].table, its.ids
-            table.see(seen.ids_N, seen.shows_N, seen.clicks_N, now=0)
+            table.count_impressions(seen.ids_N, seen.shows_N, seen.clicks_N, now=0)
             table.push(seen.ids_N[: len(its.grads_MD)], its.grads_MD, lr=0.1)
         for name in set(held) - set(frozen):
             mine, theirs = local_stores[name].snapshot(), held[name].snapshot()

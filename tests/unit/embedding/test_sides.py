@@ -205,7 +205,7 @@ def test_fetched_rows_give_the_same_vectors_and_steps():
         local.push(here, lr=LR)
         for name, update in remote.sum(there).items():
             ids = update.ids
-            held[name].table.see(ids.ids_N, ids.shows_N, ids.clicks_N, now=0)
+            held[name].table.count_impressions(ids.ids_N, ids.shows_N, ids.clicks_N, now=0)
             held[name].table.push(ids.ids_N[: len(update.grads_MD)], update.grads_MD, lr=LR)
         for name, store in held.items():
             mine, theirs = local_stores[name].snapshot(), store.snapshot()

@@ -71,7 +71,7 @@ def test_without_any_gradient_nothing_moves(sequences):
     table = make_native_table(optimizer="adamw")
     lookup = make_mixed(table)
     before = columns(table)["rows"]
-    assert [len(ids) for ids, _ in lookup.apply_and_tell(None, sequences, lr=0.1)] == [0]
+    assert [len(ids) for ids, _ in lookup.apply_returning_grads(None, sequences, lr=0.1)] == [0]
     lookup.apply(None, sequences, lr=0.1)
     assert np.array_equal(columns(table)["rows"], before)
 
@@ -79,7 +79,7 @@ def test_without_any_gradient_nothing_moves(sequences):
 def test_what_moved_is_told_with_its_sum():
     pooled, padded, _ = make_grads()
     lookup = make_mixed(make_native_table())
-    ((ids, sums),) = lookup.apply_and_tell(pooled, [padded], lr=0.1)
+    ((ids, sums),) = lookup.apply_returning_grads(pooled, [padded], lr=0.1)
     told = {int(i): grad.tolist() for i, grad in zip(ids, sums, strict=True)}
     assert told == {1: [0, 1], 2: [2 + 1, 3 + 2], 3: [3, 4]}
 

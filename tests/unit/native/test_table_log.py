@@ -98,8 +98,8 @@ def test_one_record_covers_several_tables(tmp_path):
     grads = np.arange(12, dtype=np.float32).reshape(2, 6)
     record = LogRecord()
     for table in (0, 1):
-        record.add_sights(table, *lookup.sights(table), now=3)
-    for table, (moved, sums) in enumerate(lookup.apply_and_tell(grads, lr=0.5)):
+        record.add_impressions(table, *lookup.impressions(table), now=3)
+    for table, (moved, sums) in enumerate(lookup.apply_returning_grads(grads, lr=0.5)):
         record.add_push(table, moved, sums, lr=0.5)
     log.append(record)
     log.commit("process")
@@ -125,12 +125,12 @@ def test_a_lookup_is_logged_as_the_arrays_that_it_tells(tmp_path):
         tables = [make_native_table(name=table, admission=ADMISSION) for table in ("a", "b")]
         lookup, grads = look_up(tables)
         if record is straight:
-            lookup.apply_and_keep(grads, lr=0.5)
+            lookup.apply_keeping_grads(grads, lr=0.5)
             record.add_lookup(lookup, [0, 1], now=3, lr=0.5, labels=LABELS)
         else:
             for table in (0, 1):
-                record.add_sights(table, *lookup.sights(table, labels=LABELS), now=3)
-            for table, (moved, sums) in enumerate(lookup.apply_and_tell(grads, lr=0.5)):
+                record.add_impressions(table, *lookup.impressions(table, labels=LABELS), now=3)
+            for table, (moved, sums) in enumerate(lookup.apply_returning_grads(grads, lr=0.5)):
                 record.add_push(table, moved, sums, lr=0.5)
         log = TableLog(tmp_path / name, tables)
         log.append(record, worker=2, sequence=9)
@@ -147,12 +147,12 @@ def test_a_lookup_that_kept_nothing_or_went_on_is_refused(tmp_path):
     lookup.apply(grads, lr=0.5)
     with pytest.raises(RuntimeError, match="kept no changes"):
         LogRecord().add_lookup(lookup, [0, 1], now=3, lr=0.5)
-    lookup.apply_and_keep(grads, lr=0.5)
+    lookup.apply_keeping_grads(grads, lr=0.5)
     with pytest.raises(ValueError, match="one number per table"):
         LogRecord().add_lookup(lookup, [0], now=3, lr=0.5)
     record = LogRecord()
     record.add_lookup(lookup, [0, 1], now=3, lr=0.5)
-    lookup.apply_and_keep(grads, lr=0.5)
+    lookup.apply_keeping_grads(grads, lr=0.5)
     with pytest.raises(RuntimeError, match="went on"):
         log.append(record)
     assert log.last_lsn == 0
@@ -163,7 +163,7 @@ def test_a_record_that_cannot_be_filled_leaves_no_trace_in_the_log(tmp_path):
     log = TableLog(tmp_path / "1.log", [table])
     train_and_log(table, log, [1])
     lookup, vectors = train(table, [1, 2], step=False)
-    lookup.apply_and_keep(vectors, lr=0.5)
+    lookup.apply_keeping_grads(vectors, lr=0.5)
     record = LogRecord()
     record.add_lookup(lookup, [0], now=0, lr=0.5, labels=np.ones(3, np.float32))
     with pytest.raises(ValueError, match="one label per sample"):
@@ -336,7 +336,7 @@ def test_wrong_operations_are_refused(tmp_path):
     with pytest.raises(ValueError, match="one gradient per id"):
         record.add_push(0, np.array([5]), np.ones((2, 2), np.float32), lr=0.1)
     with pytest.raises(ValueError, match="0 or 1"):
-        record.add_sights(0, np.array([5]), np.array([2], np.uint8), now=0)
+        record.add_impressions(0, np.array([5]), np.array([2], np.uint8), now=0)
     with pytest.raises(FileExistsError):
         TableLog(tmp_path / "1.log", [table])
     assert log.last_lsn == 0
@@ -371,7 +371,7 @@ def log_large_step(table, log, ids):
     """Do a step of so many ids that its record is not kept for a commit, and append it."""
     lookup = BatchLookup([table], [(0, 0, "sum")], [])
     lookup.find(ids, np.arange(len(ids) + 1), len(ids), training=True)
-    lookup.apply_and_keep(np.ones((len(ids), 2), np.float32), lr=0.1)
+    lookup.apply_keeping_grads(np.ones((len(ids), 2), np.float32), lr=0.1)
     record = LogRecord()
     record.add_lookup(lookup, [0], now=0, lr=0.1)
     return log.append(record)

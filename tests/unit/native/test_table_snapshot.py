@@ -32,7 +32,7 @@ def test_a_base_restores_every_row_and_candidate(tmp_path):
     assert (stats["rows"], stats["tombstones"], stats["candidates"]) == (2, 0, 2)
     copy = loaded(tmp_path / "base", admission=("count", 2.0, 0.0, 0.0))
     assert same(copy, table)
-    train(copy, [1], now=5)  # the second sight of 1 admits it
+    train(copy, [1], now=5)  # the second impression of 1 admits it
     assert copy.stats()["rows"] == 3
 
 

@@ -26,7 +26,7 @@ def make_samples(num_samples, *, seed=0):
 
 
 def figures(predictions, labels):
-    return make_metric(predictions, labels).figures()
+    return make_metric(predictions, labels).compute()
 
 
 def test_auc_counts_pairs_in_the_right_order():
@@ -65,7 +65,7 @@ def test_probabilities_of_0_and_1_are_counted():
 
 def test_log_loss_by_hand():
     want = -(math.log(0.9) + math.log(0.2) + math.log(0.3) + math.log(0.8)) / 4
-    assert make_metric().figures()["LOGLOSS"] == pytest.approx(want, abs=1e-6)
+    assert make_metric().compute()["LOGLOSS"] == pytest.approx(want, abs=1e-6)
 
 
 def test_log_loss_of_a_certain_mistake_is_finite():
@@ -90,11 +90,11 @@ def test_copc_is_undefined_where_nothing_was_predicted():
 
 
 def test_samples_are_counted():
-    assert make_metric().figures()["SAMPLES"] == 4.0
+    assert make_metric().compute()["SAMPLES"] == 4.0
 
 
 def test_an_empty_metric_has_no_figures():
-    found = BinaryMetric().figures()
+    found = BinaryMetric().compute()
     assert found.pop("SAMPLES") == 0.0
     assert all(math.isnan(value) for value in found.values())
 
@@ -106,7 +106,7 @@ def test_bucket_error_by_hand():
 
 
 def test_bucket_error_is_undefined_while_no_group_is_certain():
-    assert math.isnan(make_metric().figures()["BUCKET_ERROR"])
+    assert math.isnan(make_metric().compute()["BUCKET_ERROR"])
 
 
 @pytest.mark.parametrize("num_samples", [100, 3000, 30000])
@@ -123,7 +123,7 @@ def test_batches_add_up():
     parts = BinaryMetric()
     for p, y in zip(P, Y, strict=True):
         parts.update(torch.tensor([p]), torch.tensor([float(y)]))
-    assert parts.figures() == pytest.approx(whole.figures(), nan_ok=True)
+    assert parts.compute() == pytest.approx(whole.compute(), nan_ok=True)
 
 
 def test_merged_halves_equal_the_whole():
@@ -136,15 +136,15 @@ def test_merged_halves_equal_the_whole():
     for name in ("positives", "negatives"):
         assert torch.equal(left.counters()[name], whole.counters()[name])
     assert left.headline() == whole.headline()
-    assert left.figures() == pytest.approx(whole.figures(), rel=1e-12)
+    assert left.compute() == pytest.approx(whole.compute(), rel=1e-12)
 
 
 def test_merging_leaves_the_other_metric_alone():
     one, other = make_metric(), make_metric()
-    before = other.figures()
+    before = other.compute()
     one.merge(other)
-    assert one.figures()["SAMPLES"] == 8.0
-    assert other.figures() == pytest.approx(before, nan_ok=True)
+    assert one.compute()["SAMPLES"] == 8.0
+    assert other.compute() == pytest.approx(before, nan_ok=True)
 
 
 def test_reset_forgets_everything():
@@ -152,7 +152,7 @@ def test_reset_forgets_everything():
     metric.reset()
     assert all(not counter.any() for counter in metric.counters().values())
     metric.update(torch.tensor(P), torch.tensor(Y, dtype=torch.float32))
-    assert metric.figures() == pytest.approx(make_metric().figures(), nan_ok=True)
+    assert metric.compute() == pytest.approx(make_metric().compute(), nan_ok=True)
 
 
 def test_counting_needs_no_gradient():

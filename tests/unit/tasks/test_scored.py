@@ -41,7 +41,7 @@ def make_batch(labels, *, users=None):
 def test_auc_within_users_is_averaged(reduction, expected):
     metric = GroupAuc("gauc", reduction=reduction)
     metric.update(USERS, SCORES, LABELS)
-    assert metric.figures() == {"gauc": pytest.approx(expected, abs=1e-6)}
+    assert metric.compute() == {"gauc": pytest.approx(expected, abs=1e-6)}
 
 
 def test_auc_within_users_is_exact_over_batches_in_any_order():
@@ -51,10 +51,10 @@ def test_auc_within_users_is_exact_over_batches_in_any_order():
     first.update(USERS[order[:4]], SCORES[order[:4]], LABELS[order[:4]])
     second.update(USERS[order[4:]], SCORES[order[4:]], LABELS[order[4:]])
     first.merge(second)
-    assert first.figures() == whole.figures()
+    assert first.compute() == whole.compute()
     resumed = GroupAuc("gauc", reduction="mean")
     resumed.load(first.counters())
-    assert resumed.figures() == whole.figures()
+    assert resumed.compute() == whole.compute()
 
 
 def test_users_of_one_class_do_not_count_and_ties_count_half():
@@ -62,17 +62,17 @@ def test_users_of_one_class_do_not_count_and_ties_count_half():
     metric.update(
         torch.tensor([1, 1, 2, 2]), torch.tensor([0.5, 0.5, 0.1, 0.9]), torch.tensor([1, 0, 1, 1])
     )
-    assert metric.figures() == {"gauc": 0.5}
+    assert metric.compute() == {"gauc": 0.5}
     nobody = GroupAuc("gauc", reduction="mean")
     nobody.update(torch.tensor([2, 2]), torch.tensor([0.1, 0.9]), torch.tensor([1, 1]))
-    assert nobody.figures() == {"gauc": 0.0}
+    assert nobody.compute() == {"gauc": 0.0}
 
 
 def figures(task, logits, batches):
     metric = task.new_metric()
     for logit, batch in zip(logits, batches, strict=True):
         task.count(metric, task.outputs(logit), batch)
-    return metric.figures()
+    return metric.compute()
 
 
 def test_errors_of_numbers_are_means_over_all_samples():
@@ -106,7 +106,7 @@ def test_an_item_is_found_among_those_of_its_batch():
     metric = task.new_metric()
     similarity = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [0.0, 0.0, 3.0]])
     task.count(metric, {"similarity": similarity}, make_batch([1, 1, 1]))
-    assert metric.figures()["recall@1"] == pytest.approx(2 / 3)
+    assert metric.compute()["recall@1"] == pytest.approx(2 / 3)
 
 
 def test_metrics_that_keep_every_sample_are_left_out_of_training():

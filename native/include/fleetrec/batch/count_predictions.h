@@ -17,8 +17,8 @@ struct PredictionCounts {
   std::span<double> sums;  // of log loss, prediction, label, absolute error, squared error
 };
 
-// Adds probabilities with their 0/1 labels. What lies beyond 0 or 1 counts in the last bucket on
-// its side, what is no number in the first. Throws std::invalid_argument if the sizes do not fit.
+// Adds probabilities with their 0/1 labels. Values below 0 or above 1 count in the first or last
+// bucket, NaN in the first. Throws std::invalid_argument if the sizes do not match.
 void count_predictions(std::span<const float> predictions, std::span<const float> labels,
                        const PredictionCounts& counts);
 

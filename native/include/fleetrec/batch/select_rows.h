@@ -10,7 +10,7 @@
 namespace fleetrec {
 
 // Lists of ids, column by column: sample i of column c owns ids[offsets[k]] up to ids[offsets[k+1]]
-// with k = c * num_samples + i. Weights, if there are any, stand beside the ids.
+// with k = c * num_samples + i. Weights, if any, are parallel to the ids.
 struct IdBlock {
   std::span<const std::int64_t> ids;
   std::span<const std::int64_t> offsets;

@@ -30,7 +30,7 @@ struct MatrixView {
 // Whether processor and system let this process use tiles.
 bool has_tiles();
 
-// How exact: every number counts as the sum of so many of bfloat16, which have 8 bits. With three,
+// Precision: every float32 is split into this many bfloat16, which have 8 bits. With three,
 // sums are as exact as those of float32; with two, the product of two numbers is off by 5e-5 of
 // itself at most, with one by 8e-3.
 struct Multiplication {

@@ -41,7 +41,7 @@ class UseTiles {
   UseTiles& operator=(const UseTiles&) = delete;
 };
 
-// One or two strips of so many tiles that stand one behind the other.
+// One or two strips of N consecutive tiles.
 template <std::size_t kNumPieces>
 struct Strips {
   const PieceTiles<kNumPieces>* first;

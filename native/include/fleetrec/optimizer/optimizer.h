@@ -19,7 +19,7 @@ class RowOptimizer {
  public:
   virtual ~RowOptimizer() = default;
 
-  // Floats of state kept beside each row of `dim` weights.
+  // Floats of optimizer state per row of `dim` weights.
   virtual std::size_t state_size(std::size_t dim) const = 0;
 
   virtual void init_state(std::span<float> state) const = 0;
@@ -40,7 +40,7 @@ struct RowOptimizerInfo {
   std::unique_ptr<RowOptimizer> (*make)(std::span<const double> values);
 };
 
-// Every optimizer there is, sorted by name: what job files are checked against.
+// All registered optimizers, sorted by name; job files are checked against this list.
 const std::vector<RowOptimizerInfo>& row_optimizers();
 
 struct RegisterRowOptimizer {

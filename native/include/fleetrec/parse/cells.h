@@ -59,7 +59,7 @@ struct IdCellFormat {
 struct IdCells {
   std::vector<std::int64_t> ids;
   std::vector<std::int64_t> offsets;
-  std::vector<float> weights;  // beside the ids, if the format has weights
+  std::vector<float> weights;  // parallel to the ids, if the format has weights
 };
 
 // The id that a text stands for: the number itself, or its fingerprint.

@@ -6,7 +6,7 @@
 // at in one load without asking where the line stops.
 //
 // A scan returns the first byte behind the number, or nullptr if there is none or it is out of
-// range; which of the two it was is worked out again by whoever writes the message.
+// range; which of the two it was is worked out again by the code that writes the message.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ inline constexpr std::array<double, 23> kExactPowersOfTen = {
     1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
     1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-// So many digits fit 64 bits whatever they are.
+// Any number of this many digits fits 64 bits.
 inline constexpr std::ptrdiff_t kMaxSafeDigits = 19;
 inline constexpr std::uint64_t kMaxExactMantissa = std::uint64_t{1} << 53;
 inline constexpr std::uint64_t kMinIdMagnitude = std::uint64_t{1} << 63;

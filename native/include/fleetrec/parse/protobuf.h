@@ -10,7 +10,7 @@ namespace fleetrec {
 
 enum class WireType : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-// Field after field of one message. A message that breaks off or cannot be is told by is_bad().
+// Field after field of one message. is_bad() reports a truncated or invalid message.
 class MessageReader {
  public:
   explicit MessageReader(std::string_view bytes)

@@ -16,7 +16,7 @@
 
 namespace fleetrec {
 
-enum class OperationKind : std::uint32_t { kSights = 1, kPush = 2, kEviction = 3 };
+enum class OperationKind : std::uint32_t { kImpressions = 1, kPush = 2, kEviction = 3 };
 
 inline constexpr std::string_view kLogMagic = "FRECTLOG";
 inline constexpr std::uint32_t kLogFormat = 1;
@@ -56,7 +56,7 @@ struct Operation {
   OperationKind kind;
   std::uint32_t table = 0;
   std::uint32_t num_entries = 0;
-  std::uint32_t now = 0;               // of sights
+  std::uint32_t now = 0;               // of impressions
   float lr = 0.0f;                     // of a push
   const std::byte* ids = nullptr;      // u64
   const std::byte* payload = nullptr;  // clicks u8, or gradients f32

@@ -11,7 +11,7 @@ namespace fleetrec {
 
 enum class AdmissionKind { kAlways, kCount, kProbability, kScore };
 
-// What is known of an id that has no row.
+// Counters of an id that has no row.
 struct Candidate {
   std::uint64_t id;
   std::uint32_t last_seen;
@@ -23,7 +23,7 @@ static_assert(sizeof(Candidate) == 16);
 // A decision is a pure function of the id and its counts, so that replaying gives the same rows.
 struct Admission {
   AdmissionKind kind = AdmissionKind::kAlways;
-  double threshold = 1.0;  // sights, probability at each sight, or score
+  double threshold = 1.0;  // impressions, probability at each impression, or score
   double show_weight = 0.1;
   double click_weight = 1.0;
   std::uint64_t salt = 0;
@@ -37,7 +37,7 @@ AdmissionKind admission_kind(const std::string& name);
 // Counters of the ids of one bucket, by open addressing.
 class Candidates {
  public:
-  // Counts one sight of the id and returns its counter, valid until the next call.
+  // Counts one impression of the id and returns its counter, valid until the next call.
   const Candidate& count(std::uint64_t id, std::uint32_t now, bool is_click);
 
   // Returns the counter of an id; its `show` is 0 if there is none.
@@ -46,10 +46,10 @@ class Candidates {
   // Adds one as it is; its id must not be there, its show not 0.
   void insert(const Candidate& candidate);
 
-  // Forgets an id that is there.
+  // Drops the counter of an id, which must exist.
   void erase(std::uint64_t id);
 
-  // Forgets those seen last before `time`; returns how many.
+  // Drops counters last seen before `time`; returns how many.
   std::size_t erase_older(std::uint32_t time);
 
   std::size_t size() const { return size_; }

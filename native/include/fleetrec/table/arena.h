@@ -20,7 +20,7 @@ class Arena {
   // Safe to call from several threads; never moves what was handed out before.
   float* allocate(std::size_t num_floats);
 
-  // Touches the memory that is handed out next, so that whoever gets it waits for no page.
+  // Touches the memory that is allocated next, so that its user waits for no page fault.
   void prefault(std::size_t num_bytes);
 
   // Gives everything back; what was handed out is gone.

@@ -52,8 +52,8 @@ enum class Purpose {
   kTrain,   // the same, and ids are counted and may get rows
 };
 
-// What a lookup is for, and what training knows beyond the ids.
-struct Occasion {
+// The purpose of a lookup, and what training adds to the ids.
+struct LookupContext {
   Purpose purpose = Purpose::kRead;
   std::uint32_t now = 0;               // event time, in seconds
   std::span<const float> labels = {};  // by sample, above 0.5 counts as click; empty: no clicks
@@ -78,7 +78,7 @@ struct Gradients {
   std::vector<std::optional<SequenceGrad>> sequences = {};  // one each, or none at all
 };
 
-// What becomes of the summed gradients of `apply`.
+// Whether `apply` keeps the summed gradients.
 enum class Changes { kForget, kKeep };
 
 // Rows that changed, and the summed gradient of each.
@@ -93,14 +93,14 @@ struct TableChanges {
   std::span<float> grad(std::size_t row, std::size_t dim) { return {&grads[row * dim], dim}; }
 };
 
-// The different ids of a batch in one table; how often each occurs, and how often with a click.
+// The unique ids of a batch in one table; how often each occurs, and how often with a click.
 struct ListedColumns {
   std::span<std::int64_t> ids;
   std::span<std::uint32_t> shows;
   std::span<std::uint32_t> clicks;
 };
 
-// Rows of listed ids from elsewhere, and which of them are there at all.
+// Rows of listed ids, held by another process, and which of them exist.
 struct ListedRows {
   std::span<const float> weights;
   std::span<const std::uint8_t> is_there;
@@ -130,20 +130,20 @@ class BatchLookup {
   std::size_t num_samples() const { return num_samples_; }
 
   // Finds the rows. Throws IdOutOfRange for the first such id of the batch, before a table has
-  // changed. After a failure nothing can be asked until a find succeeds.
-  void find(const JaggedIds& batch, const Occasion& occasion);
+  // changed. After a failure all other calls throw until a find succeeds.
+  void find(const JaggedIds& batch, const LookupContext& context);
 
-  // Where the rows are elsewhere: lists the different ids of every table instead of finding rows,
+  // For rows held by other processes: lists the unique ids of every table instead of finding rows,
   // in an order that depends on the batch alone. Throws like `find`.
-  void list(const JaggedIds& batch, const Occasion& occasion);
+  void list(const JaggedIds& batch, const LookupContext& context);
   std::size_t num_listed(std::size_t table) const;
   void copy_listed(std::size_t table, const ListedColumns& columns) const;
 
-  // Takes up the rows of the listed ids, by table; they must stay where they are. From here on all
-  // is as after `find`, but that `sum` takes the place of `apply`.
-  void use(std::span<const ListedRows> rows);
+  // Sets the rows of the listed ids, by table; they are not copied and must outlive the batch.
+  // Afterwards the lookup works as after `find`, with `sum` in place of `apply`.
+  void set_rows(std::span<const ListedRows> rows);
 
-  // Sums the gradient of all vectors per row and keeps the sums as changes, for rows that are there
+  // Sums the gradient of all vectors per row and keeps the sums as changes, for rows that exist
   // and in no frozen table.
   void sum(const Gradients& gradients);
 
@@ -170,20 +170,20 @@ class BatchLookup {
   }
 
   // What `find` counted in one table, for a log: u64 ids and u8 clicks, in an order that gives the
-  // same rows if it is counted again. `occasion` is that of the find.
-  std::size_t num_sights(std::size_t table) const;
-  void copy_sights(std::size_t table, const Occasion& occasion, std::byte* ids,
-                   std::byte* clicks) const;
+  // same rows if it is counted again. `context` is that of the find.
+  std::size_t num_impressions(std::size_t table) const;
+  void copy_impressions(std::size_t table, const LookupContext& context, std::byte* ids,
+                        std::byte* clicks) const;
 
   // What the last `apply` did to one table: u64 ids, and `dim` floats of gradient for each. Throws
   // std::logic_error if it was not kept.
   std::size_t num_changes(std::size_t table) const;
   void copy_changes(std::size_t table, std::byte* ids, std::byte* grads) const;
 
-  // The same where it lies, until the generation rises: all ids, then all gradients.
+  // The same without a copy, valid until the generation rises: all ids, then all gradients.
   std::vector<std::span<const std::byte>> view_changes(std::size_t table) const;
 
-  // Rises when the sights or the changes become others.
+  // Rises when impressions or changes are replaced.
   std::uint64_t generation() const { return generation_; }
 
  private:
@@ -214,19 +214,19 @@ class BatchLookup {
     std::size_t number;  // among those of its table
     bool is_frozen = false;
     std::vector<Item> items;             // in the order of the batch
-    std::vector<Row> rows;               // the different rows that were found
+    std::vector<Row> rows;               // the unique rows that were found
     std::vector<std::uint32_t> begin;    // by row, where its uses start; one more at the end
     std::vector<std::uint32_t> uses;     // bags if the batch is plain, else positions
     std::vector<std::uint32_t> row_of;   // by item; scratch
     TableChanges changes;                // if they are kept
-    std::vector<std::uint64_t> ids;      // the different ids, if they were only listed
+    std::vector<std::uint64_t> ids;      // the unique ids, if they were only listed
     std::vector<std::uint32_t> shows;    // of each
     std::vector<std::uint32_t> clicks;   // of each
-    std::vector<std::uint8_t> is_there;  // of each, as the rows that are used say
+    std::vector<std::uint8_t> is_there;  // of each, from the rows that were set
     std::vector<std::uint32_t> slots;    // numbers of ids by hash; scratch
   };
 
-  void check_batch(const JaggedIds& batch, const Occasion& occasion) const;
+  void check_batch(const JaggedIds& batch, const LookupContext& context) const;
   void place_lists(const JaggedIds& batch);
   void split(const JaggedIds& batch);
   void split(const JaggedIds& batch, Stretch& stretch);
@@ -234,13 +234,13 @@ class BatchLookup {
   void each_id(const JaggedIds& batch, const Stretch& stretch, const Visit& visit) const;
   void collect(Partition& partition) const;
   void weigh(const JaggedIds& batch);
-  void resolve(Partition& partition, const Occasion& occasion);
-  Row look_up(Table& table, const Item& item, Row likely, const Occasion& occasion) const;
-  bool is_click(const Item& item, const Occasion& occasion) const;
+  void resolve(Partition& partition, const LookupContext& context);
+  Row look_up(Table& table, const Item& item, Row likely, const LookupContext& context) const;
+  bool is_click(const Item& item, const LookupContext& context) const;
   void group(Partition& partition, std::size_t num_rows) const;
   void begin(const JaggedIds& batch);
-  void number(Partition& partition, const Occasion& occasion) const;
-  void use(Partition& partition, const ListedRows& rows, std::size_t first);
+  void number(Partition& partition, const LookupContext& context) const;
+  void set_rows(Partition& partition, const ListedRows& rows, std::size_t first);
   void sum(Partition& partition, const Gradients& gradients) const;
 
   std::vector<std::unique_lock<std::mutex>> lock_tables() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows a table gives up. Each call returns the ids it removed, in unsigned order.
+// Eviction of rows. Each call returns the ids it removed, in unsigned order.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@ namespace fleetrec {
 // Removes rows, and counters of ids without one, that were last seen before `time`.
 std::vector<std::uint64_t> evict_unseen(Table& table, std::uint32_t time);
 
-// An id's worth: what it was shown and clicked, fading with every call.
+// The score of an id: its shows and clicks, which decay with every call.
 struct ScoreRule {
-  double decay;  // of shows and clicks, before rows are judged
+  double decay;  // of shows and clicks, before rows are scored
   double threshold;
   double show_weight;  // of a show without a click
   double click_weight;
 };
 
-// Fades shows and clicks, then removes rows that score below the threshold.
+// Decays shows and clicks, then removes rows that score below the threshold.
 std::vector<std::uint64_t> evict_low_scores(Table& table, const ScoreRule& rule);
 
-// Removes the rows seen longest ago until at most `capacity` are left; of equal ones, smaller ids.
+// Removes the least recently seen rows until `capacity` are left; on a tie, smaller ids first.
 std::vector<std::uint64_t> evict_beyond(Table& table, std::size_t capacity);
 
 }  // namespace fleetrec

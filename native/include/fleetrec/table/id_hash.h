@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scattered bits of an id. Where a row lives and how it starts follow from them and nothing else.
+// Hash of an id. The place of a row and its first weights depend on nothing else.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ constexpr std::uint64_t mix64(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The place of an id: a bucket, and 32 bits that tell ids of one bucket apart.
+// The place of an id: a bucket, and a tag of 32 bits for ids within a bucket.
 struct Place {
   std::uint32_t bucket;
   std::uint32_t tag;

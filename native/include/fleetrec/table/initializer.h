@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First weights of a row: a pure function of (salt, id), whoever meets the id first.
+// First weights of a row: a pure function of (salt, id), whichever process creates it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process does with its table for others: hands rows out, and counts what they have seen.
+// Access to a table for other processes: reads and writes rows, and counts impressions.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +9,30 @@
 
 namespace fleetrec {
 
-// Rows that are not there yet: absent, or as they will be made if every id gets one.
+// Missing rows: absent, or as they will be created if every id gets one.
 enum class Missing { kAbsent, kAsNew };
 
-// Throws std::invalid_argument for the first id that lies out of range or in a bucket of another
-// process. Ids must be those under which rows are kept.
+// Throws std::invalid_argument for the first id that is out of range or in a bucket of another
+// process. Ids must be those under which rows are stored.
 void check_held(const Table& table, std::span<const std::int64_t> ids);
 
-// Copies rows and says which are there; of others the weights are zeros. Changes nothing.
+// Copies rows and reports which exist; missing ones are zeros. Changes nothing.
 void read_rows(Table& table, std::span<const std::int64_t> ids, Missing missing,
                std::span<float> weights, std::span<std::uint8_t> is_there);
 
-// Sets the weights of rows, each id once; those that are missing are made. Their optimizer state
-// stays as it is.
+// Sets the weights of rows, each id once; missing rows are created. Optimizer state of existing
+// rows does not change.
 void write_rows(Table& table, std::span<const std::int64_t> ids, std::span<const float> weights);
 
 // How often each id was seen in training, and how often with a click.
-struct Sights {
+struct Impressions {
   std::span<const std::int64_t> ids;
   std::span<const std::uint32_t> shows;
-  std::span<const std::uint32_t> clicks;  // at most as many
+  std::span<const std::uint32_t> clicks;  // at most `shows`
   std::uint32_t now;                      // event time, in seconds
 };
 
-// Counts them all, and gives rows to those that are admitted.
-void see_all(Table& table, const Sights& sights);
+// Counts all impressions, and creates rows for ids that are admitted.
+void count_impressions(Table& table, const Impressions& impressions);
 
 }  // namespace fleetrec

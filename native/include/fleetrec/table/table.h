@@ -42,8 +42,8 @@ struct TableCounts {
   std::uint64_t evicted = 0;
 };
 
-// One sight of an id in training.
-struct Sight {
+// One impression of an id in training.
+struct Impression {
   std::uint64_t id;
   std::uint32_t now;  // event time, in seconds
   bool is_click;
@@ -106,7 +106,7 @@ class Table {
     buckets_[place.bucket].index.prefetch(place.tag);
   }
 
-  // Returns what is probably the row of a place, for fetching it ahead; does not look at rows.
+  // Returns what is probably the row of a place, for prefetching; does not read rows.
   Row peek(Place place) const {
     const Bucket& bucket = buckets_[place.bucket];
     const std::uint32_t number = has_range() ? place.tag : bucket.index.peek(place.tag);
@@ -132,16 +132,16 @@ class Table {
     return row && row.header().version != 0 && row.header().id() == id;
   }
 
-  // What training does with the row that `find` returned: an id without one is counted, and gets
+  // Counts an impression of the row that `find` returned. An id without a row is counted, and gets
   // one when it is admitted. The row is marked as seen and changed.
-  Row see(const Sight& sight, Row row) {
-    if (!row) row = admit(sight);
+  Row count_impression(const Impression& impression, Row row) {
+    if (!row) row = admit(impression);
     if (!row) return row;
     touch(row);
     RowHeader& header = row.header();
     header.show += 1.0f;
-    header.click += sight.is_click ? 1.0f : 0.0f;
-    header.last_seen = std::max(header.last_seen, sight.now);
+    header.click += impression.is_click ? 1.0f : 0.0f;
+    header.last_seen = std::max(header.last_seen, impression.now);
     return row;
   }
 
@@ -154,7 +154,7 @@ class Table {
   // Makes a row with first weights and state; the id must have none.
   Row create(std::uint64_t id, Place place);
 
-  // The same for an id that may be waiting for admission; it waits no longer.
+  // The same for an id that may have an admission counter, which is dropped.
   Row create_now(std::uint64_t id, Place place);
 
   // The same without first values: the caller sets all of weights and state.
@@ -169,17 +169,17 @@ class Table {
   // Removes a row and leaves a tombstone.
   void evict(std::uint64_t id, Place place);
 
-  // Forgets the ids of a bucket that wait for a row and were seen last before `time`.
+  // Drops the counters of ids of a bucket without a row that were last seen before `time`.
   void forget_candidates(std::uint32_t bucket, std::uint32_t time);
 
   std::size_t size() const;
   std::size_t num_candidates() const;
   std::size_t num_bytes() const;
   TableCounts counts() const;
-  // Goes on counting from what a table had counted whose rows this one took over.
+  // Continues from the counters of the table whose rows were loaded into this one.
   void set_counts(const TableCounts& counts);
 
-  // Rises whenever rows go: those found before may be gone, or belong to other ids by now.
+  // Rises whenever rows are removed: rows found before may be gone or belong to other ids.
   std::uint64_t num_removals() const { return num_removals_; }
 
   std::span<Bucket> buckets() { return buckets_; }
@@ -197,7 +197,7 @@ class Table {
   const std::shared_ptr<CutContent>& cut_content() const { return cut_content_; }
   void set_cut_content(std::shared_ptr<CutContent> content);
 
-  // How often all rows were forgotten: who keeps rows or numbers of them notices.
+  // How often the table was cleared: holders of rows or row numbers check it.
   std::uint64_t num_clears() const { return num_clears_; }
 
   // Whole calls hold it; within a call threads share out the buckets.
@@ -214,7 +214,7 @@ class Table {
 
  private:
   // Counts an id that has no row; makes one if that is enough.
-  Row admit(const Sight& sight);
+  Row admit(const Impression& impression);
 
   // The first time that a row changes since the last cut.
   void touch_first(Row row);
