@@ -293,7 +293,7 @@ def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
                 "communicator": {"pull_ahead": 1, "FLAGS_communicator_send_queue_size": 2},
             },
             2,
-            "with pull_ahead one step at most is on its way",
+            "with pull_ahead at most one step is pending",
         ),
     ],
 )

@@ -239,7 +239,7 @@ def write_rows(path, **columns):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"id": None}, "lacks id; expected the columns id, vector and at will show, click"),
+        ({"id": None}, "lacks id; expected the columns id, vector and optionally show, click"),
         ({"weight": [1, 2]}, "has unknown weight"),
         ({"id": ["a", "b"]}, "column 'id' must hold integers, it holds string"),
         ({"id": [1, None]}, "column 'id' holds 1 nulls"),

@@ -1,7 +1,7 @@
-"""A published folder, at a path or a URL: files, and a manifest that vouches for them.
+"""A published folder, at a path or a URL: files, and a manifest with their sizes and checksums.
 
-Checkpoints and inference models are such folders; docs/formats/checkpoint.md writes the format
-down. Nothing here needs torch.
+Checkpoints and inference models are such folders; docs/formats/checkpoint.md describes the format.
+Nothing here needs torch.
 """
 
 import contextlib
@@ -20,18 +20,18 @@ from fleetrec.core.errors import CheckpointError, FleetRecError, MissingFileErro
 
 FORMAT_VERSIONS = MappingProxyType({"checkpoint": 2, "inference model": 1})
 
-# Writes files that carry checksums of their own; returns what the manifest says about them.
+# Writes files with their own checksums; returns their entry in the manifest.
 Fill = Callable[[Staging], Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Folder:
-    """A published folder whose manifest has been read; files are read when asked for."""
+    """A published folder whose manifest has been read; files are read on request."""
 
     url: str
     meta: Mapping[str, Any]
     files: Mapping[str, Mapping[str, Any]]
-    root: str = "."  # where the files are, seen from the manifest
+    root: str = "."  # where the files are, relative to the manifest
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class Folder:
                 raise CheckpointError(f"{where}: damaged: its size is not as in {MANIFEST}")
 
     def _hint(self) -> str:
-        """Return why files can be missing where each version of a folder has its own."""
+        """Return why files may be missing if each version of a folder has its own files."""
         return "" if self.root == "." else " (was the folder replaced or deleted meanwhile?)"
 
 
@@ -182,7 +182,7 @@ def _describe(content: bytes) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """Write undefined figures as null: JSON has no nan."""
+    """Return undefined metrics as null: JSON has no nan."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

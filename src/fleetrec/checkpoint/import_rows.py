@@ -27,15 +27,13 @@ ARROW_MAGIC = b"ARROW1"
 
 
 def import_rows(source: str | Path, target: str | Path, *, table: str) -> int:
-    """Make a checkpoint that holds one table; returns the number of rows.
+    """Create a checkpoint that contains one table; returns the number of rows.
 
-    The rows have no optimizer state: a run takes them up in a warm start.
+    The rows have no optimizer state: a run loads them in a warm start.
     """
     source, target = storage.to_url(source), storage.to_url(target)
     if storage.exists(target):
-        raise CheckpointError(
-            f"{storage.shown(target)}: is there already; name a folder to be made"
-        )
+        raise CheckpointError(f"{storage.shown(target)}: exists already; name a new folder")
     with _opened(source) as (schema, batches):
         _check_columns(source, schema)
         store: NativeStore | None = None
@@ -84,7 +82,7 @@ def _add(source: str, store: NativeStore, batch: pa.RecordBatch, vectors: Array)
 
 @contextlib.contextmanager
 def _opened(source: str) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Open a file of either kind, which its first bytes tell apart."""
+    """Open a Parquet or Arrow file, recognised by its first bytes."""
     try:
         with _open(source) as stream:
             if stream.read(len(ARROW_MAGIC)) == ARROW_MAGIC:
@@ -121,7 +119,7 @@ def _check_columns(source: str, schema: pa.Schema) -> None:
         if names:
             raise DataError(
                 f"{source}: {what} {', '.join(names)}; expected the columns "
-                f"{', '.join(REQUIRED)} and at will {', '.join(COLUMNS[2:])}"
+                f"{', '.join(REQUIRED)} and optionally {', '.join(COLUMNS[2:])}"
             )
 
 

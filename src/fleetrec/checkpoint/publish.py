@@ -16,10 +16,10 @@ _RENAME_EXCHANGE = 2
 
 
 def publish(directory: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a hidden sibling, then put it in the place of ``directory``.
+    """Let ``write`` fill a hidden sibling, then replace ``directory`` with it.
 
-    Readers see all of it or none, also where a folder of that name was there before; a crash
-    leaves only a dot-folder to sweep.
+    Readers find the new folder complete or not at all, also if it replaces an older one; a crash
+    leaves only a hidden folder, which can be deleted.
     """
     staging = make_hidden(directory)
     try:
@@ -30,7 +30,7 @@ def publish(directory: Path, write: Callable[[Path], None]) -> None:
 
 
 def make_hidden(directory: Path) -> Path:
-    """Make a hidden folder beside ``directory``, in which its files are written."""
+    """Create a hidden sibling of ``directory``, in which its files are written."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     staging.chmod(0o755)
@@ -38,7 +38,7 @@ def make_hidden(directory: Path) -> Path:
 
 
 def put_in_place(staging: Path, directory: Path) -> None:
-    """Sync a hidden folder, then give it its name; an old folder of that name takes the other."""
+    """Sync a hidden folder, then swap it with ``directory``."""
     for path in [*staging.rglob("*"), staging]:
         sync(path)
     fault_point("publish")

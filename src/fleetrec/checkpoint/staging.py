@@ -1,8 +1,8 @@
 """A folder that is being written, and how it becomes visible in one step.
 
 Local folders are written as a hidden sibling that is renamed. Storage behind URLs mostly has no
-rename: there the files of a folder have a place of their own below it, which the manifest names,
-and the manifest is written last. docs/formats/checkpoint.md describes both.
+rename: there the files are in a unique folder below it, which the manifest names, and the manifest
+is written last. docs/formats/checkpoint.md describes both.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Staging:
     """
 
     url: str  # the files are written below
-    target: str  # the folder that they will be
+    target: str  # the folder to publish
 
     @classmethod
     def create(cls, target: str | Path) -> Self:
@@ -55,7 +55,7 @@ class Staging:
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """Take part in writing a folder that another process has begun."""
+        """Open a staging folder that another process has created."""
         parent, name = storage.parent_of(url), storage.name_of(url)
         if not storage.is_local(url):
             if _ROOT_NAME.fullmatch(name) is None:
@@ -73,7 +73,7 @@ class Staging:
 
     @property
     def root(self) -> str:
-        """Return where the files will be, seen from the manifest."""
+        """Return where the files will be, relative to the manifest."""
         return "." if storage.is_local(self.url) else storage.name_of(self.url)
 
     def folder(self, name: str = ".") -> contextlib.AbstractContextManager[Path]:
@@ -92,11 +92,11 @@ class Staging:
             self._delete_older_files()
 
     def discard(self) -> None:
-        """Delete the files, where the folder is not to be published."""
+        """Delete the files instead of publishing them."""
         storage.delete(self.url)
 
     def _delete_older_files(self) -> None:
-        """Delete what an older folder of this name or a failed attempt has left."""
+        """Delete files of an older folder of this name or of a failed attempt."""
         try:
             for name in storage.list_names(self.target):
                 if name not in (MANIFEST, self.root):
@@ -107,7 +107,7 @@ class Staging:
 
 @contextlib.contextmanager
 def writable_folder(url: str) -> Iterator[Path]:
-    """Yield a local folder; when the block ends its files are below ``url``, beside those there.
+    """Yield a local folder; when the block ends, its files have been added below ``url``.
 
     It is ``url`` itself if that is local, else a temporary folder that is uploaded. Several
     processes may fill one folder at the same time.

@@ -1,4 +1,4 @@
-"""Look into tables on disk: figures, single rows, differences, Parquet files.
+"""Inspect tables on disk: statistics, single rows, differences, Parquet files.
 
 Rows are read block by block from the files of a checkpoint or of a bare table folder; only a
 difference needs the rows of both tables in memory.
@@ -43,7 +43,7 @@ NUM_TOP = 10
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableView:
-    """A table on disk; of a bare folder there is no record."""
+    """A table on disk; a bare table folder has no record."""
 
     chain: Chain
     record: TableRecord | None = None
@@ -87,7 +87,7 @@ class TableView:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What the rows of a table look like: a number or two of each, and the rows shown most."""
+    """Statistics of the rows of a table, and the rows with the most impressions."""
 
     norms: Array
     shows: Array
@@ -100,7 +100,7 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Difference:
-    """What became of one table from one checkpoint to another."""
+    """The difference of a table between two checkpoints."""
 
     only_before: npt.NDArray[np.uint64]
     only_after: npt.NDArray[np.uint64]
@@ -109,7 +109,7 @@ class Difference:
 
     @property
     def num_changed(self) -> int:
-        """Return how many of the common rows moved."""
+        """Return how many of the common rows changed."""
         return int((self.distances > 0).sum())
 
 
@@ -150,7 +150,7 @@ def summarize(table: TableView) -> Summary:
 
 
 def compare(before: TableView, after: TableView) -> Difference:
-    """Return what came, went and moved."""
+    """Return the rows that were added, removed and changed."""
     if before.dim != after.dim:
         raise CheckpointError(
             f"rows are {before.dim} wide in {before.chain.name}, {after.dim} in {after.chain.name}"

@@ -15,7 +15,7 @@ from fleetrec.core.errors import ConfigError
 
 Location = tuple[str | int, ...]
 
-# Aliases may be nested ("billion laughs"); no honest job comes near this.
+# Aliases may be nested ("billion laughs"); real jobs are far below this limit.
 MAX_NODES = 100_000
 
 _TAG = "tag:yaml.org,2002:"
@@ -23,10 +23,10 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Document:
-    """A parsed file: its data, the line of every value, what is odd but allowed.
+    """A parsed file: its data, the line of every value, and notices.
 
-    ``columns`` are known in some dialects only. ``origins`` name where a value comes from that is
-    not of the file.
+    ``columns`` are known in some dialects only. ``origins`` name the sources of values that are not
+    in the file.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class Document:
         return str(self.path)
 
     def order(self, location: Location) -> tuple[int, int]:
-        """Return line and column of a value for sorting; 0 where it is not of the file."""
+        """Return line and column of a value for sorting; 0 if it is not in the file."""
         for parent in _parents(location):
             if parent in self.origins or parent in self.overridden:
                 return (0, 0)
@@ -89,7 +89,7 @@ def _parents(location: Location) -> list[Location]:
 
 
 class _Reader:
-    """Walks the node tree, so that lines and duplicate keys are seen."""
+    """Walks the node tree, so that lines are known and duplicate keys are found."""
 
     def __init__(self, path: Path) -> None:
         self.lines: dict[Location, int] = {}

@@ -72,9 +72,9 @@ class IdRule(Options):
 class IdListOptions(Options):
     """The values of the column of the same name: integers are ids, text is hashed, then ``rule``.
 
-    A text cell holds several values if there is a ``list_separator``, and each may have a weight
-    behind ``weight_separator``. Text is hashed with ``prefix`` in front. Rows without a value, or
-    all rows if the data has no such column, get the id ``padding``.
+    A text cell holds several values if there is a ``list_separator``, and each may be followed by
+    ``weight_separator`` and a weight. Text is hashed with ``prefix`` in front. Rows without a
+    value, or all rows if the data has no such column, get the id ``padding``.
     """
 
     kind: Literal["id_list"] = "id_list"
@@ -87,7 +87,7 @@ class IdListOptions(Options):
 
 
 class DenseOptions(Options):
-    """Numbers of a fixed shape, in the column of the same name or one each in ``x1``, ``x2``, ...
+    """Numbers of a fixed shape, from the column of the same name or from ``x1``, ``x2``, ...
 
     Text is refused unless there is a ``list_separator`` (which may be empty: one number per cell).
     Rows without a value are filled with ``padding``.

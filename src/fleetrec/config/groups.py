@@ -28,10 +28,11 @@ class InitialRows(Options):
 
 
 class EmbeddedOptions(Options):
-    """The table of a feature; without ``initial`` rows begin in N(0, 1/dim), cut at two sigma.
+    """The table of a feature.
 
-    ``num_rows`` is None for a growing table, whose ids get a row after ``min_count`` impressions.
-    ``is_wide`` tables are as wide as the model says.
+    Without ``initial``, rows are drawn from N(0, 1/dim), truncated at two sigma. ``num_rows`` is
+    None for a growing table, whose ids get a row after ``min_count`` impressions. The model sets
+    the width of ``is_wide`` tables.
     """
 
     table: str
@@ -55,7 +56,7 @@ class GroupFeature(Options):
 
 
 class GroupOptions(Options):
-    """Features that a model takes together."""
+    """Features that a model uses as one group."""
 
     name: str
     is_wide: bool = False

@@ -14,7 +14,7 @@ from fleetrec.config.schedules import ScheduleOptions
 # Progress lines by batches of an epoch, as PaddleRec's, or by steps of the run, as EasyRec's.
 LogStyle = Literal["epochs", "steps"]
 
-# By the words of torch: float32; two numbers of bfloat16 in the place of each; one of them.
+# As in torch. ``high``: each float32 split into two bfloat16; ``medium``: rounded to one.
 MatmulPrecision = Literal["highest", "high", "medium"]
 
 OptimizerName = Literal[
@@ -31,10 +31,10 @@ OptimizerName = Literal[
 
 
 class OptimizerOptions(Options):
-    """How weights move, in the dense network and in the tables alike.
+    """The optimizer of the dense network and of the tables.
 
     ``settings`` are the hyper-parameters that differ from the defaults. With a ``schedule`` the
-    learning rate follows the step, and ``lr`` is what it starts from.
+    learning rate follows the step, and ``lr`` is its initial value.
     """
 
     name: OptimizerName = "adam"
@@ -44,10 +44,10 @@ class OptimizerOptions(Options):
 
 
 class UpdateOptions(Options):
-    """What happens between a gradient and the weights, beside one optimizer for all.
+    """Gradient clipping, frozen variables, and several optimizers.
 
-    With several ``optimizers`` the model says which of them moves a variable. ``frozen`` are
-    patterns of variable names. ``clip_norm`` bounds the norm of all gradients together; 0: off.
+    With several ``optimizers`` the model assigns one to each variable. ``frozen`` are
+    patterns of variable names. ``clip_norm`` bounds the global gradient norm; 0: off.
     """
 
     optimizers: tuple[OptimizerOptions, ...] = ()
@@ -66,8 +66,8 @@ class DenseSlot(Options):
 class TextTableOptions(Options):
     """How text is cut into columns, and a cell into several values.
 
-    Without ``columns`` the first line of a file names them. ``weight_separator`` parts an id from
-    its weight within a cell.
+    Without ``columns`` the first line of a file names them. ``weight_separator`` separates an id
+    from its weight within a cell.
     """
 
     separator: str = ","
@@ -78,7 +78,7 @@ class TextTableOptions(Options):
 
 
 class Filter(Options):
-    """A sample stays if the value of a feature compares so; a list of ids, if one of them does."""
+    """Keeps samples whose feature satisfies a comparison; for a list of ids, if any id does."""
 
     feature: str
     op: Literal["==", "!=", "<", "<=", ">", ">="]
@@ -86,7 +86,7 @@ class Filter(Options):
 
 
 class ReaderOptions(Options):
-    """A reader of the user's own: a class in a file, and the settings it may ask for."""
+    """A custom reader: a class in a file, and the settings that it can read."""
 
     path: Path
     class_name: str = "Reader"
@@ -94,7 +94,7 @@ class ReaderOptions(Options):
 
 
 class BadRowOptions(Options):
-    """What happens at a row that cannot be understood; past ``limit`` skipped ones a run ends."""
+    """How to handle rows that cannot be parsed; a run fails after ``limit`` skipped rows."""
 
     policy: Literal["raise", "skip"] = "raise"
     limit: int = Field(default=1000, ge=0)
@@ -103,11 +103,11 @@ class BadRowOptions(Options):
 class DatasetOptions(Options):
     """Files and how to read them.
 
-    ``format`` is the name of a source; without it the suffix of the files tells, and other files
-    are slot text. ``shuffle_rows`` is the number of samples that are shuffled together. Without a
-    ``thread_num`` the loader decides how many threads read and decode. With ``features`` the sparse
-    and dense ones are made as they say, of ``columns``; else each is a column, or a slot, of its
-    own name.
+    ``format`` is the name of a source; without it the suffix of the files decides; files of unknown
+    suffix are slot text. ``shuffle_rows`` is the number of samples that are shuffled together.
+    Without a ``thread_num`` the loader decides how many threads read and decode. With ``features``,
+    sparse and dense features are computed from ``columns`` as declared; otherwise each is the
+    column or slot of its name.
     """
 
     name: str
@@ -153,7 +153,7 @@ class EvaluationOptions(Options):
 
 
 class DeviceOptions(Options):
-    """Where the dense network computes, and how exact products are at least."""
+    """The device of the dense network, and the minimum precision of matrix products."""
 
     kind: Literal["cpu", "gpu"] = "cpu"
     gpus: tuple[int, ...] = (0,)
@@ -161,13 +161,13 @@ class DeviceOptions(Options):
 
 
 class CommunicatorOptions(Options):
-    """How a worker's gradients go to the servers.
+    """How a worker sends gradients to the servers.
 
     ``send_queue_size`` steps may wait in ``async``; up to ``max_merge_var_num`` of them are sent as
-    one, summed under SGD (or if ``is_sgd_optimizer`` says so) and averaged otherwise. In
+    one, summed under SGD (or if ``is_sgd_optimizer`` says so) and averaged otherwise.
     ``half_async`` always merges this number of steps. The dense network is pulled again after
-    ``max_send_grad_num_before_recv`` steps. Up to ``thread_pool_size`` servers are asked at a time,
-    each for ``rpc_deadline_s`` before it is asked again. With ``pull_ahead``, the rows of the next
+    ``max_send_grad_num_before_recv`` steps. Up to ``thread_pool_size`` servers are called at a
+    time; a call is retried after ``rpc_deadline_s``. With ``pull_ahead``, the rows of the next
     batch are pulled while the current one is computed.
     """
 
@@ -181,7 +181,7 @@ class CommunicatorOptions(Options):
 
 
 class ClusterOptions(Options):
-    """How many processes of which role, and how they agree on the weights.
+    """The number of processes by role, and how they synchronise weights.
 
     Without servers (``collective``) every rank holds all rows of a ``replicated`` table, and a
     share of those of a ``sharded`` one. ``auto`` replicates tables of fixed size up to 64 MiB.
@@ -192,7 +192,7 @@ class ClusterOptions(Options):
     fleet_mode: Literal["ps", "collective", "pslib"] = "ps"
     placement: Literal["auto", "replicated", "sharded"] = "auto"
     rank_timeout_s: float = Field(default=300, gt=0)
-    exchange_ahead: bool = False  # ids of the next batch travel while the current one is computed
+    exchange_ahead: bool = False  # ids of the next batch are sent while the current one is computed
     strategy: Literal["async", "sync", "half_async", "geo"] = "async"
     geo_push_steps: int = Field(default=100, gt=0)
     max_restarts: int = Field(default=3, ge=0)  # of each process, on one machine
@@ -231,8 +231,8 @@ class RunOptions(Options):
 class Job(Options):
     """A job file: runs in the order in which they happen.
 
-    ``folder`` is where runs write logs and metrics; None: each into a folder of its own below
-    ``--log-dir``. ``files`` are texts by name that are written there when a run begins.
+    ``folder`` is where runs write logs and metrics; None: each in its own folder below
+    ``--log-dir``. ``files`` are written there when a run begins, by name.
     """
 
     source: Path

@@ -22,7 +22,7 @@ from fleetrec.config.yaml_dialect.locate import locate_job
 from fleetrec.config.yaml_dialect.override import override
 from fleetrec.core.errors import ConfigError
 
-PIPELINE_FILE = "pipeline.config"  # how a model folder keeps the pipeline that was run
+PIPELINE_FILE = "pipeline.config"  # name of the pipeline file in a model folder
 NO_CHANGES = Changes()
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -40,7 +40,7 @@ Purpose = Literal["run", "evaluate"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Components:
-    """Finds what a job file names. Called only after the file was found and read."""
+    """Finds the components that a job file names. Called only after the file was read."""
 
     model_options: ModelOptionsOf
     pipeline_classes: Callable[[], Mapping[str, ModelClass]]
@@ -155,7 +155,7 @@ def _load_yaml(path: Path, request: JobRequest, components: Components) -> Job:
 
 
 def _check_yaml_flags(path: Path, request: JobRequest) -> None:
-    """Refuse the flags of pipelines, which would have no effect."""
+    """Reject flags of pipelines, which would have no effect."""
     changes = {f.name: getattr(request.changes, f.name) for f in dataclasses.fields(Changes)}
     changes["edit_config_json"] = changes.pop("edits")
     changes["seed"] = request.seed

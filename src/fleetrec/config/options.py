@@ -9,7 +9,7 @@ from fleetrec.core.storage import has_credentials, to_url
 
 
 def lower(value: Any) -> Any:
-    """Return a text in small letters, for names that may be written in any."""
+    """Return a text in lower case, for names that are case-insensitive."""
     return value.lower() if isinstance(value, str) else value
 
 
@@ -32,7 +32,7 @@ Url = Annotated[str, BeforeValidator(to_text), AfterValidator(_check_url)]
 
 
 class Options(BaseModel):
-    """Options of one part of a job: frozen, complete, and closed to unknown keys."""
+    """Options of one part of a job: frozen, complete, and without unknown keys."""
 
     model_config = ConfigDict(
         frozen=True,

@@ -1,4 +1,4 @@
-"""Say what is wrong with a configuration, where, and what was probably meant."""
+"""Collect and format configuration errors, with hints."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""How many processes a run has: as many as were asked for, or as a launcher has started."""
+"""The number of processes of a run: as requested, or as started by a launcher."""
 
 import dataclasses
 
@@ -9,8 +9,8 @@ from fleetrec.core.place import Place
 class Processes:
     """Workers and servers of a run.
 
-    ``num_servers`` is None where nothing was said about servers; 0 means that there are none. If
-    not ``is_local``, a launcher has started the processes already, on whatever machines.
+    ``num_servers`` is None if servers were not specified; 0 means that there are none. If
+    not ``is_local``, a launcher has started the processes already, on any machines.
     ``num_gpus`` are those of this machine.
     """
 

@@ -1,4 +1,4 @@
-"""When a training run saves, evaluates and stops, and where it looks for what it saved."""
+"""Rules of a training run: when it saves, evaluates and stops; where it resumes from."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ RuleAction = Literal["checkpoint", "delta", "inference", "evaluate", "early_stop
 
 
 class Rule(Options):
-    """One thing that a training run does at certain moments.
+    """An action of a training run, and when it is due.
 
     ``when`` is one of
 

@@ -1,4 +1,4 @@
-"""How a learning rate follows the step."""
+"""Learning rate schedules."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from fleetrec.config.options import Options
 
 
 class ExponentialDecay(Options):
-    """Times ``factor`` every ``decay_steps``, in stairs or smoothly, after a burn-in."""
+    """Multiply by ``factor`` every ``decay_steps``, in stairs or smoothly, after a burn-in."""
 
     kind: Literal["exponential_decay"] = "exponential_decay"
     decay_steps: int = Field(gt=0)
@@ -20,7 +20,7 @@ class ExponentialDecay(Options):
 
 
 class ManualSteps(Options):
-    """Rates by hand, from given steps on; ``warmup`` leads in a line to the first."""
+    """Rates from given steps on; ``warmup`` increases linearly to the first."""
 
     kind: Literal["manual_steps"] = "manual_steps"
     steps: tuple[int, ...] = Field(min_length=1)
@@ -29,7 +29,7 @@ class ManualSteps(Options):
 
 
 class CosineDecay(Options):
-    """A line up, a hold, half a cosine down to zero."""
+    """Linear warmup, constant rate, then cosine decay to zero."""
 
     kind: Literal["cosine_decay"] = "cosine_decay"
     total_steps: int = Field(gt=0)
@@ -39,7 +39,7 @@ class CosineDecay(Options):
 
 
 class PolynomialDecay(Options):
-    """From the first rate to ``end_lr`` by a power of what is left."""
+    """Polynomial decay from the initial rate to ``end_lr``."""
 
     kind: Literal["polynomial_decay"] = "polynomial_decay"
     total_steps: int = Field(gt=0)
@@ -48,7 +48,7 @@ class PolynomialDecay(Options):
 
 
 class Transformer(Options):
-    """Up in a line, down by the root of the step."""
+    """Linear warmup, then decay by the inverse square root of the step."""
 
     kind: Literal["transformer"] = "transformer"
     hidden_size: int = Field(gt=0)

@@ -1,4 +1,4 @@
-"""What a model sees of the data."""
+"""Batches: the input of a model."""
 
 # Shape suffixes: B samples.
 
@@ -82,11 +82,11 @@ class Batch:
     """Some samples: id lists and dense tensors by feature name, and the position in the data.
 
     ``ids`` and ``dense`` are the sample side. ``other_sides`` have any number of rows of their own,
-    such as sampled negatives or the items of a request. ``embedded`` is filled before a model sees
-    the batch: the vectors that its embeddings asked for, pooled by group and sequences by name.
-    ``event_time`` is when the samples happened, in seconds. ``weights_B`` are the weights of the
+    such as sampled negatives or the items of a request. ``embedded`` is filled before the model
+    runs: the looked-up vectors, pooled ones by group and sequences by name. ``event_time`` is when
+        the samples happened, in seconds. ``weights_B`` are the weights of the
     samples in the loss, if the data has any. A batch that ``is_blank`` holds no real samples: its
-    process takes part in a step for which it has no data.
+    process joins a step for which it has no data.
     """
 
     ids: KeyedJagged
@@ -122,7 +122,7 @@ class Batch:
 
     def label(self, name: str) -> Tensor:
         """Return labels_B of a feature that has exactly one value per sample."""
-        if name not in self._labels:  # loss and metrics both ask
+        if name not in self._labels:  # used by both loss and metrics
             self._labels[name] = self._find_label(name)
         return self._labels[name]
 

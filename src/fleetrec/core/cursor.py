@@ -6,11 +6,11 @@ from typing import Any, Self
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """The position just behind a batch: everything before it was read, nothing after it.
+    """The position right after a batch: everything before it was read, nothing after it.
 
     ``file`` is an index in this epoch's order of files, ``row`` an index in that file (or in a
     worker's slice of it), and ``offset`` is the same position in the unit of the format: bytes of
-    text, rows of a table. ``skip`` is the number of samples behind that position that were already
+    text, rows of a table. ``skip`` is the number of samples after that position that were already
     delivered, if samples are shuffled or filtered. If several readers take turns, each has a cursor
     in ``readers``, and ``turn`` is the reader of the next batch.
     """

@@ -27,7 +27,7 @@ def read_place() -> Place | None:
 
 
 def read_worker_endpoints() -> tuple[str, ...]:
-    """Return where workers listen, or nothing: ours do not."""
+    """Return the endpoints of workers, if set; FleetRec's launchers set none."""
     return paddle.worker_endpoints(os.environ)
 
 
@@ -62,7 +62,7 @@ def read_state_path() -> Path | None:
 
 
 def read_snapshot_bytes() -> int | None:
-    """Return how long a server's journal may become before a snapshot replaces it, if set."""
+    """Return the journal size in bytes at which a server takes a snapshot, if set."""
     return number(os.environ, SNAPSHOT_BYTES, least=1) if SNAPSHOT_BYTES in os.environ else None
 
 

@@ -1,4 +1,4 @@
-"""Exceptions a user of the framework may meet; each message stands without a traceback."""
+"""Exceptions for users of the framework; messages are shown without a traceback."""
 
 from collections.abc import Sequence
 
@@ -8,19 +8,19 @@ class FleetRecError(Exception):
 
 
 class ConfigError(FleetRecError):
-    """A job says something the schema does not allow; carries all problems at once."""
+    """A job is invalid; contains all problems at once."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[type["ConfigError"], tuple[Sequence[str]]]:
-        """Let the error be raised again in another process."""
+        """Pickle the error for another process."""
         return type(self), (self.problems,)
 
 
 class DataError(FleetRecError):
-    """A data file does not hold what the job says it does."""
+    """A data file does not match the job."""
 
 
 class ModelError(FleetRecError):
@@ -32,16 +32,16 @@ class CheckpointError(FleetRecError):
 
 
 class MissingFileError(CheckpointError):
-    """A file or folder that was to be read is not there."""
+    """A file or folder does not exist."""
 
 
 class MismatchError(CheckpointError):
-    """A checkpoint is sound, but of something else than what is to go on from it."""
+    """A valid checkpoint does not match the run that is to resume from it."""
 
 
 class LostRankError(FleetRecError):
-    """Another process that makes every step together with this one is gone, or does not answer."""
+    """Another rank of this run has exited, or does not respond."""
 
 
 class UnavailableError(FleetRecError):
-    """The job asks for something this machine or this installation does not have."""
+    """The job needs something that this machine or installation does not have."""

@@ -1,4 +1,4 @@
-"""Who a process is among the processes of its job."""
+"""The role and rank of a process in its job."""
 
 import dataclasses
 from typing import Literal

@@ -1,4 +1,4 @@
-"""How far a run has come in its passes, phases and steps."""
+"""The progress of a run: pass, phase, batch and step."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from fleetrec.core.cursor import Cursor
 class Progress:
     """What comes next: batch ``batch`` of phase ``phase`` in pass ``pass_index``.
 
-    ``step`` counts the steps of the whole run. ``cursor`` is where reading goes on; None at the
+    ``step`` counts the steps of the whole run. ``cursor`` is the position in the data; None at the
     beginning of a phase.
     """
 

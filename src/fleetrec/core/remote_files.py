@@ -1,4 +1,4 @@
-"""Files behind URLs, through fsspec. Errors are those of its plug-ins: see ``core/storage.py``."""
+"""Files at URLs, through fsspec. Errors are those of its plug-ins: see ``core/storage.py``."""
 
 import posixpath
 import uuid
@@ -8,14 +8,14 @@ from typing import Any, BinaryIO, cast
 
 import fsspec  # type: ignore[import-untyped]
 
-# One put replaces an object at once. Everywhere else a file is written beside and moved.
+# One put replaces an object at once. Everywhere else a temporary file is written and renamed.
 _OBJECT_STORES = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "obs"))
 
 
 def file_system(url: str) -> tuple[Any, str]:
     """Return the file system of a URL, with no cached listings, and the path in it."""
     system, path = fsspec.core.url_to_fs(url)
-    system.invalidate_cache()  # others may have written since the last listing
+    system.invalidate_cache()  # other processes may have written since the last listing
     return system, path
 
 

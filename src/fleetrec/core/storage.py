@@ -60,7 +60,7 @@ def has_credentials(url: str) -> bool:
 
 
 def join(url: str | Path, *parts: str) -> str:
-    """Return what lies below a URL."""
+    """Return the URL of a path below a URL."""
     url = to_url(url)
     if is_local(url):
         return str(Path(url, *parts))
@@ -101,7 +101,7 @@ def relative(url: str, *, to: str) -> str:
 
 
 def resolve(reference: str, *, base: str) -> str:
-    """Return the URL that a relative reference means, seen from ``base``.
+    """Return the URL of a reference relative to ``base``.
 
     Raises:
         ValueError: The reference is not relative, or leads out of the bucket.
@@ -185,7 +185,7 @@ def read_bytes(url: str) -> bytes:
 
 
 def write_bytes(url: str, content: bytes) -> None:
-    """Write a file at once: readers see the old content or the new, never a part."""
+    """Write a file atomically: readers get the old content or the new one, never a part."""
     with storage_errors(url, doing="written"), writing(url) as path:
         path.write_bytes(content)
 
@@ -217,7 +217,7 @@ def writing(url: str) -> Iterator[Path]:
 
 
 def check_writable(url: str) -> None:
-    """Write and delete a small file below a URL that is not local, to fail before it matters."""
+    """Check that a remote URL is writable by writing and deleting a small file."""
     if not is_local(url):
         probe = join(url, f".write-test-{uuid.uuid4().hex[:8]}")
         write_bytes(probe, b"")
@@ -249,7 +249,7 @@ def local_copy(url: str) -> Iterator[Path]:
         _download(url, folder)
         try:
             yield folder
-        except CheckpointError as error:  # a reader names the copy, a user knows the URL
+        except CheckpointError as error:  # errors name the copy, but the user knows the URL
             raise type(error)(str(error).replace(str(folder), shown(url))) from error
 
 
@@ -279,7 +279,7 @@ def sync(path: Path) -> None:
 def storage_errors(
     url: str, *, doing: str, kind: type[FleetRecError] = CheckpointError
 ) -> Iterator[None]:
-    """Raise every failure of storage as one line of ``kind``, without credentials.
+    """Re-raise every storage error as a one-line ``kind``, without credentials.
 
     A missing package is an ``UnavailableError``; a missing file of a checkpoint, so that callers
     can handle it apart from other failures, a ``MissingFileError``.
@@ -301,7 +301,7 @@ def storage_errors(
     except Exception as error:
         if is_local(url):
             raise
-        # File systems behind URLs are plug-ins, with errors of their own.
+        # File systems of URLs are plug-ins, which raise their own errors.
         raise kind(f"{what}: {_one_line(error, url)}") from error
 
 

@@ -36,12 +36,12 @@ class DataFile:
 
     @property
     def is_gzip(self) -> bool:
-        """Tell whether the file is decompressed while it is read."""
+        """Return whether the file is decompressed while it is read."""
         return self.suffix == ".gz"
 
     @property
     def is_remote(self) -> bool:
-        """Tell whether the path is a URL."""
+        """Return whether the path is a URL."""
         return not storage.is_local(self.path)
 
     def open(self, *, in_order: bool = True) -> BinaryIO:

@@ -1,4 +1,4 @@
-"""Lists of ids as a user feeds them to an inference model."""
+"""Lists of ids, fed to an inference model."""
 
 # Shape suffixes: B samples, N ids.
 
@@ -27,7 +27,7 @@ class IdLists:
 
     @classmethod
     def of(cls, name: str, ids: Feed, weights: Weights | None) -> Self:
-        """Make lists from the values of one feed; the default weight is 1."""
+        """Create lists from the values of one feed; the default weight is 1."""
         lengths = [len(some) for some in ids]
         ids_N = _ids(itertools.chain.from_iterable(ids))
         weights_N = np.ones(len(ids_N))
@@ -56,7 +56,7 @@ class IdLists:
         )
 
     def scales_N(self, combiner: str) -> Array:
-        """Return a column of what the rows are multiplied by before they are summed."""
+        """Return the factor of each row before pooling, as a column."""
         divisors_N = self._divisors_B(combiner)[self.samples_N]
         scales_N = np.divide(
             self.weights_N, divisors_N, out=np.zeros_like(divisors_N), where=divisors_N != 0

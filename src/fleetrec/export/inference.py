@@ -1,7 +1,7 @@
 """A trained model as files that need no model code: an ONNX graph, frozen tables, and names.
 
-Tables do not live in the graph, because they grow and are large: the graph takes looked-up
-vectors, and the manifest says how to look them up. docs/formats/inference.md has the format.
+Tables are not part of the graph, because they grow and are large: the inputs of the graph are
+looked-up vectors, and the manifest describes the lookups. docs/formats/inference.md has the format.
 """
 
 # Shape suffixes: B samples.
@@ -39,7 +39,7 @@ NEEDED = ("onnx", "onnxscript")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InferenceModel:
-    """What an inference model will hold; the names are checked."""
+    """The content of an inference model; the names are checked."""
 
     model: Model
     inputs: Inputs
@@ -72,7 +72,7 @@ class InferenceModel:
         return {"name": name, "kind": "ids"}
 
     def check_exportable(self) -> None:
-        """Trace the model, so that one that cannot be exported fails before it is trained."""
+        """Trace the model, so that a model that cannot be exported fails before training."""
         graph, names, example = self._traced()
         with _exporting(self.model):
             torch.export.export(graph, example, dynamic_shapes=self._dynamic_shapes(names))
@@ -126,10 +126,10 @@ class InferenceModel:
         return graph.eval(), [*dense, *embedded], example
 
     def _dynamic_shapes(self, names: Sequence[str]) -> tuple[tuple[dict[int, Any], ...]]:
-        """Let the number of samples be free, and the length of sequences."""
+        """Return dynamic shapes: the number of samples and the lengths of sequences are free."""
         batch = torch.export.Dim("batch")
         sequences = self.model.embedding_collection().sequences.values()
-        # Not a name of its own each: a model may want two of one length.
+        # Not one symbol per input: a model may require two inputs of equal length.
         free = {f.sequence_input: torch.export.Dim.DYNAMIC for f in sequences if f.max_length != 1}
         return (tuple({0: batch} | ({1: free[n]} if n in free else {}) for n in names),)
 
@@ -137,7 +137,7 @@ class InferenceModel:
 def plan_inference(
     model: Model, inputs: Inputs, *, feeds: Sequence[str], fetches: Sequence[str]
 ) -> InferenceModel:
-    """Check the names of feeds and fetches; empty lists mean all there are."""
+    """Check the names of feeds and fetches; an empty list means all."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UnavailableError(
@@ -168,7 +168,7 @@ def plan_inference(
             "(leave the list empty to feed all)"
         )
     problems += [
-        f"slot {name!r}: an input of the exported graph has this name; call the slot otherwise"
+        f"slot {name!r}: an input of the exported graph has this name; rename the slot"
         for name in dense
         if name in model.embedding_collection().zeros(1, max_length=1)
     ]
@@ -220,13 +220,13 @@ class _Graph(nn.Module):
 
 @contextlib.contextmanager
 def _exporting(model: Model) -> Iterator[None]:
-    """Hush the exporter, and say in one line why a model cannot be exported."""
+    """Silence the exporter's warnings; report in one line why a model cannot be exported."""
     exporter_logger = logging.getLogger("torch.onnx")
     level = exporter_logger.level
     exporter_logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the exporter's own insides
+            warnings.simplefilter("ignore")  # about internals of the exporter
             yield
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]

@@ -17,10 +17,10 @@ from fleetrec.export.id_lists import Array, Feed, IdLists, Weights
 
 
 class Predictor:
-    """Answers the fetches of an inference model, at a path or a URL, from its feeds.
+    """Runs an inference model, loaded from a path or a URL.
 
     Dense feeds are arrays [B, ...]; id feeds are one list of ids per sample, or an array [B, n].
-    An id that was never trained on counts as zeros.
+    The vector of an unknown id is zeros.
     """
 
     def __init__(self, url: str | Path) -> None:
@@ -46,7 +46,7 @@ class Predictor:
     ) -> dict[str, Array]:
         """Return the named outputs (all by default), one row per sample.
 
-        ``weights`` hold one number per id of some feeds, where the model was trained with such.
+        ``weights`` hold one number per id for feeds that were trained with weights.
         """
         wanted = self.fetches if fetches is None else list(fetches)
         self._check_names(feeds, wanted)

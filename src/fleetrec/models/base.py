@@ -1,4 +1,4 @@
-"""What every model is."""
+"""The base class of models."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from fleetrec.tasks.task import Outputs, Task
 
 
 class Model(nn.Module):
-    """Maps a batch to named outputs; knows no loop, no reader, no rank, no device.
+    """Maps a batch to named outputs; independent of training loop, reader, rank and device.
 
     A subclass declares its own ``Config`` (the ``hyper_parameters`` it understands, all with
-    defaults), builds its layers from ``(config, inputs=...)`` and says which tasks it learns.
+    defaults), builds its layers from ``(config, inputs=...)`` and declares its tasks.
     """
 
     class Config(Options):
@@ -29,10 +29,10 @@ class Model(nn.Module):
 
     @abstractmethod
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Return named outputs, the first dimension of each being the samples."""
+        """Return named outputs; the first dimension of each is the batch."""
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return what is minimised: the sum over the tasks, unless a model adds to it."""
+        """Return the loss to minimise: the sum over the tasks; models may add to it."""
         losses = [task.loss(outputs, batch) for task in self.tasks]
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
@@ -44,7 +44,7 @@ class Model(nn.Module):
         return found[0] if found else EmbeddingCollection(features=(), tables=())
 
     def optimizer_of(self, variable: str, *, num_optimizers: int) -> int:
-        """Return which of several optimizers moves a variable: the first tables, the last others.
+        """Return the index of the optimizer: the first one for tables, the last one for others.
 
         ``variable`` is the name of a parameter or of a table.
         """
@@ -52,9 +52,9 @@ class Model(nn.Module):
         return 0 if is_table else num_optimizers - 1
 
     def variable_name(self, variable: str) -> str:
-        """Return the name by which users know a parameter or a table."""
+        """Return the user-visible name of a parameter or a table."""
         return variable
 
     def optimizer(self, configured: OptimizerOptions | None) -> OptimizerOptions:
-        """Return how to optimise: as the job says, unless a model knows better."""
+        """Return the optimizer options: those of the job; models may override them."""
         return configured or OptimizerOptions()

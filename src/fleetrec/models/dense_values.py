@@ -12,7 +12,7 @@ from fleetrec.core.batch import Batch, Inputs
 
 
 class DenseValues:
-    """Some dense features side by side; all that the data has, unless they are named."""
+    """Concatenates the named dense features; all of them by default."""
 
     def __init__(self, inputs: Inputs, names: Iterable[str] | None = None) -> None:
         self.names = tuple(inputs.dense if names is None else names)

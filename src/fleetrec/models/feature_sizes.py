@@ -1,4 +1,4 @@
-"""How many different ids each slot has, from a file."""
+"""The number of unique ids of each slot, from a file."""
 
 import math
 from pathlib import Path
@@ -17,7 +17,7 @@ def read_feature_sizes(path: Path) -> dict[str, int]:
         name, _, size = line.strip().partition(" ")
         if not (size.strip().isdecimal() and int(size) > 0):
             raise ValueError(
-                f"cat_feat_num: {path}:{number}: expected a slot and how many ids it has, as in "
+                f"cat_feat_num: {path}:{number}: expected a slot and its number of ids, as in "
                 f"'C1 139', got {line!r}"
             )
         sizes[name] = int(size)

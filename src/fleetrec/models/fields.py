@@ -1,6 +1,6 @@
-"""What models over fields have in common: from a batch to one vector per field.
+"""Common parts of models over fields: from a batch to one vector per field.
 
-A field is a place in a sample that has one vector. Data may come in two layouts:
+A field is a part of a sample that has one vector. Data may come in two layouts:
 
 - one sparse slot per field, the rows of its ids added up; a dense value is a field as well, a
   learned vector times the value;
@@ -64,7 +64,7 @@ class FieldModel(base.Model):
         self.reg = reg
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the mean log loss, and what the looked-up weights cost."""
+        """Return the mean log loss plus the penalty of the looked-up weights."""
         loss = super().loss(outputs, batch)
         return loss + self.reg * self.fields.penalty(batch) if self.reg else loss
 
@@ -88,12 +88,12 @@ def num_fields(inputs: Inputs) -> int:
 
 
 def _is_indexed(inputs: Inputs) -> bool:
-    """Tell whether one slot has the ids of all fields."""
+    """Return whether one slot has the ids of all fields."""
     return IDS in inputs.sparse[1:] and VALUES in inputs.dense
 
 
 class FieldEmbeddings(nn.Module):
-    """The tables of a model over fields, and the way from a batch to vectors and weights."""
+    """The tables of a model over fields; maps a batch to vectors and weights."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class FieldEmbeddings(nn.Module):
         first_order: bool = False,
         dense: Literal["fields", "apart"] = "fields",
     ) -> None:
-        """Make a table of vectors if ``dim`` is given, one of weights for ``first_order``.
+        """Create a table of vectors if ``dim`` is given, one of weights for ``first_order``.
 
         With ``dense="apart"`` dense values are no fields; ``dense`` returns them.
         """
@@ -153,7 +153,7 @@ class FieldEmbeddings(nn.Module):
         return self._dense.of(batch)
 
     def places(self, names: Sequence[str]) -> list[int]:
-        """Return where the fields of these slots stand in ``vectors``."""
+        """Return the positions of the fields of these slots in ``vectors``."""
         unknown = [name for name in names if name not in self.names]
         if unknown:
             raise ValueError(f"no field is called {unknown[0]!r}; known: {', '.join(self.names)}")
@@ -189,7 +189,7 @@ class FieldEmbeddings(nn.Module):
         ]
 
     def _looked_up(self, batch: Batch, table: str) -> Tensor:
-        """Return rows_BFD of the sparse fields, not multiplied by anything."""
+        """Return rows_BFD of the sparse fields, without weights."""
         embedded: Embedded = self.embeddings(batch)
         if not self._is_indexed:
             return embedded.stack([f"{table}.{slot}" for slot in self.slots])
@@ -200,7 +200,7 @@ class FieldEmbeddings(nn.Module):
             _check_lengths(sequence.lengths_B, num_ids)
         if not is_exporting and sequence.x_BLD.shape[1] == num_ids:
             return sequence.x_BLD
-        # Samples without any id have no vectors; the width of the graph must not depend on them.
+        # A batch without any id has no vectors; the traced shape must not depend on that.
         return functional.pad(sequence.x_BLD, (0, 0, 0, num_ids))[:, :num_ids]
 
     def _dense_weight(self, dim: int) -> nn.Parameter:

@@ -1,7 +1,7 @@
-"""What models over groups of features have in common; pipelines name them by class.
+"""The base class of models over feature groups; pipelines refer to them by class name.
 
 A model class is a file ``models/<group>/<name>/pipeline.py`` with a class ``Model(GroupModel)``
-that says by which class and which message of ``model_config`` it is asked for.
+that declares its class name and its message in ``model_config``.
 """
 
 # Shape suffixes: B samples, K classes, X width.
@@ -30,7 +30,7 @@ class GroupModel(base.Model):
     """A model over groups of features."""
 
     class Config(GroupModelOptions):
-        """What a pipeline says about a model."""
+        """Options of a model in a pipeline."""
 
     model_class: ClassVar[str]
     message: ClassVar[str]
@@ -53,7 +53,7 @@ class GroupModel(base.Model):
         self._scope_of_table = _scopes_of_tables(config)
 
     def scopes(self) -> Mapping[str, str]:
-        """Return by what names users know parts of the network."""
+        """Return the user-visible names of parts of the network."""
         return {}
 
     def outputs(self, logits_BK: Tensor) -> dict[str, Tensor]:
@@ -63,7 +63,7 @@ class GroupModel(base.Model):
         return task.outputs(logits_BK)
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the loss of all tasks, and in training what weights cost."""
+        """Return the loss of all tasks, plus weight penalties in training."""
         loss = super().loss(outputs, batch)
         if not self.training:
             return loss
@@ -76,7 +76,7 @@ class GroupModel(base.Model):
         return loss
 
     def optimizer_of(self, variable: str, *, num_optimizers: int) -> int:
-        """Give the first optimizer tables and what combines their rows, the second the rest."""
+        """Assign tables and their combiners to the first optimizer, the rest to the second."""
         if num_optimizers > 2:
             raise ValueError(
                 f"optimizer_config: {self.model_class} takes at most 2, got {num_optimizers}"
@@ -85,7 +85,7 @@ class GroupModel(base.Model):
         return 0 if is_of_inputs else 1
 
     def is_table(self, variable: str) -> bool:
-        """Tell tables from parameters."""
+        """Return whether a variable is a table, not a parameter."""
         return variable in self.inputs.embeddings.tables
 
     def variable_name(self, variable: str) -> str:
@@ -115,7 +115,7 @@ def task_of(config: GroupModelOptions) -> ScoredTask:
 
 
 def needed(message: T | None, name: str) -> T:
-    """Return a message that a model cannot do without."""
+    """Return a required message; raise an error if it is missing."""
     if message is None:
         raise ValueError(f"model_config needs {name} {{ ... }}")
     return message
@@ -133,7 +133,7 @@ def mlp_of(dnn: Dnn, in_dim: int) -> Mlp:
 
 
 def activation_of(dnn: Dnn) -> ActivationName:
-    """Return the activation of layers, whose names are those of pipelines but for the library."""
+    """Return the activation of a pipeline name, with or without a module prefix."""
     name: ActivationName = dnn.activation.rpartition(".")[2]  # type: ignore[assignment]
     return name
 

@@ -16,7 +16,7 @@ from fleetrec.nn.sequence_attention import SequenceAttention
 
 
 class GroupEmbeddings(nn.Module):
-    """The tables of all groups, and the way from a batch to one vector per feature.
+    """The tables of all groups; maps a batch to one vector per feature.
 
     Groups do not share tables unless their features name the same one.
     """
@@ -70,7 +70,7 @@ class GroupEmbeddings(nn.Module):
         return sum(self.dims(group))
 
     def common_dim(self, group: str) -> int:
-        """Return the one width of the vectors of a group, which must be the same for all."""
+        """Return the width of the vectors of a group; raise an error if they differ."""
         dims = set(self.dims(group))
         if len(dims) != 1:
             raise ValueError(
@@ -79,7 +79,7 @@ class GroupEmbeddings(nn.Module):
         return dims.pop()
 
     def cat(self, batch: Batch, group: str) -> Tensor:
-        """Return all vectors of a group side by side, x_BX."""
+        """Return the concatenated vectors of a group, x_BX."""
         found = self._group(group)
         if all(feature.embedded and not feature.is_sequence for feature in found.features):
             embedded: Embedded = self.embeddings(batch)
@@ -98,7 +98,7 @@ class GroupEmbeddings(nn.Module):
         return [self._vector(batch, embedded, found, feature) for feature in found.features]
 
     def penalty(self, batch: Batch) -> Tensor:
-        """Return half the sum of squares of everything that was looked up for the batch."""
+        """Return half the sum of squares of all rows looked up for the batch."""
         squares = [
             vectors.square().sum()
             for name, vectors in batch.embedded.items()

@@ -1,7 +1,7 @@
-"""What models over histories have in common: a list of items before, and one item now.
+"""Common parts of models over histories: a list of past items, and one target item.
 
-Slots are the label, ``history`` and ``cate`` (items and their categories, in the order in which
-they were met, equally many), ``target`` and ``target_cate`` (one each).
+Slots are the label, ``history`` and ``cate`` (items and their categories, in order of time, equally
+many), ``target`` and ``target_cate`` (one each).
 """
 
 # Shape suffixes: B samples, L elements of a history, D width of an item with its category.
@@ -54,7 +54,7 @@ class HistoryEmbeddings(nn.Module):
         position_dim: int = 0,
         num_positions: int = 0,
     ) -> None:
-        """Make tables of items, categories and biases, and one of positions if it has a width."""
+        """Create tables of items, categories and biases, and one of positions if it has a width."""
         super().__init__()
         self.label = label_of(inputs)
         sequences = {ITEMS: "items", CATEGORIES: "categories"}
@@ -88,7 +88,7 @@ class HistoryEmbeddings(nn.Module):
         )
 
     def forward(self, batch: Batch) -> History:
-        """Return histories and targets; a position is part of an element."""
+        """Return histories and targets; elements include their positions."""
         embedded = self.embeddings(batch)
         found = [embedded.sequence(name) for name in self._sequences]
         if not torch.compiler.is_exporting():

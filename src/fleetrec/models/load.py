@@ -1,4 +1,4 @@
-"""Take the class ``Model`` out of a file."""
+"""Load the class ``Model`` from a file."""
 
 import hashlib
 import importlib.util
@@ -12,10 +12,10 @@ from fleetrec.models.base import Model
 
 
 def load_model_class(path: Path) -> type[Model]:
-    """Import the file under a name of its own and return its ``Model``.
+    """Import the file under a unique module name and return its ``Model``.
 
-    Two files called model.py never meet: the module name carries a digest of the path and
-    the text, so an edited file is loaded again.
+    The module name contains a digest of the path and the text, so that two files called model.py do
+    not collide and an edited file is loaded again.
     """
     path = path.resolve()
     try:
@@ -58,14 +58,14 @@ def _check_class(found: object, path: Path) -> type[Model]:
 
 
 def _import_failure(path: Path, error: BaseException) -> str:
-    """Say where in the user's file it went wrong, without the frames of the loader."""
+    """Return an error that names the line in the user's file, without frames of the loader."""
     if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("paddle"):
         return (
             f"{path}: is written for {error.name}; a model here is a PyTorch module: see "
             "docs/models.md for how to carry one over"
         )
     beside = isinstance(error, ModuleNotFoundError) and path.with_name(f"{error.name}.py").exists()
-    advice = "; files beside a model are not on the module path: set PYTHONPATH" if beside else ""
+    advice = "; files next to a model are not on the module path: set PYTHONPATH" if beside else ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
     line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
     where = f"{path}:{line}" if line else str(path)

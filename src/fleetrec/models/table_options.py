@@ -36,7 +36,7 @@ class AdmissionOptions(Options):
 
     @model_validator(mode="after")
     def check_threshold_is_reached(self) -> Self:
-        """Refuse a rule that never gives a row, or a chance above 1."""
+        """Reject a rule that never admits an id, or a probability above 1."""
         highest = {
             "always": self.threshold,
             "count": MAX_COUNT,
@@ -56,7 +56,7 @@ class AdmissionOptions(Options):
 
 
 class EvictionOptions(Options):
-    """Which rows are given up after a pass: ``{max_unseen_days: 3}`` those unseen for that long."""
+    """Which rows are evicted after a pass: ``{max_unseen_days: 3}`` those unseen for 3 days."""
 
     max_unseen_days: int | None = Field(default=None, gt=0)
     min_score: float | None = None
@@ -71,10 +71,10 @@ class EvictionOptions(Options):
 
 
 class SparseOptimizerOptions(Options):
-    """What moves the rows of tables: ``{class: rowwise_adagrad, learning_rate: 0.05}``.
+    """The optimizer of table rows: ``{class: rowwise_adagrad, learning_rate: 0.05}``.
 
-    ``settings`` are those of the class: eps, beta1, momentum and so on. The others change the
-    gradient of a row before, and its weights after, the optimizer does.
+    ``settings`` are those of the class: eps, beta1, momentum and so on. The other options change
+    the gradient of a row before the optimizer runs, or its weights afterwards.
     """
 
     optimizer_class: Annotated[RowOptimizerName, BeforeValidator(lower)] = Field(alias="class")
@@ -87,7 +87,7 @@ class SparseOptimizerOptions(Options):
 
     @model_validator(mode="after")
     def check_settings_are_known(self) -> Self:
-        """Refuse what the class does not have, or cannot work with; and bounds without room."""
+        """Reject unknown or invalid settings of the class, and empty bounds."""
         known = optimizer_schema()[self.optimizer_class]
         unknown = sorted(set(self.settings) - set(known))
         if unknown:
@@ -100,7 +100,7 @@ class SparseOptimizerOptions(Options):
                 allowed = "from 0 to less than 1" if name in SHARES else "of at least 0"
                 raise ValueError(f"settings: {name}: expected a number {allowed}, got {value:g}")
         if self.weight_bounds is not None and self.weight_bounds[0] >= self.weight_bounds[1]:
-            raise ValueError("weight_bounds: expected [least, greatest], the first the smaller one")
+            raise ValueError("weight_bounds: expected [min, max] with min < max")
         return self
 
     def build(self) -> TableOptimizer:
@@ -117,26 +117,26 @@ class SparseOptimizerOptions(Options):
 
 
 class GrowthOptions(Options):
-    """How the tables of a model take ids, and how they grow."""
+    """How the tables of a model handle ids, and how they grow."""
 
     distributed_embedding: bool = Field(
         default=False, description="let the table grow with any 64-bit id"
     )
     hash_ids: bool = Field(
-        default=False, description="let ids beyond the size of a table share rows, by a hash"
+        default=False, description="map ids beyond the size of a table to its rows by a hash"
     )
     is_sparse: Literal[True] = Field(
-        default=True, description="gradients concern the rows of the batch only; always so"
+        default=True, description="only rows of the batch have gradients; always true"
     )
     admission: AdmissionOptions = Field(
         default=AdmissionOptions(), description="which ids get a row in a growing table"
     )
     eviction: EvictionOptions = Field(
-        default=EvictionOptions(), description="which rows a growing table gives up"
+        default=EvictionOptions(), description="which rows of a growing table are evicted"
     )
 
     sparse_optimizer: SparseOptimizerOptions | None = Field(
-        default=None, description="what moves rows, if not what moves the network"
+        default=None, description="optimizer of rows, if it is not that of the network"
     )
 
     def table(self, name: str, dim: int, initializer: Initializer, *, num_rows: int) -> TableConfig:

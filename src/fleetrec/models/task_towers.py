@@ -1,4 +1,4 @@
-"""What each of several tasks has for itself: layers, a label, a loss, metrics."""
+"""Towers of a multi-task model: each task has its own layers, label, loss and metrics."""
 
 # Shape suffixes: B samples, X width, K classes.
 
@@ -15,7 +15,7 @@ from fleetrec.tasks.scored import ScoredTask
 
 
 class TaskTowers(nn.Module):
-    """One tower per task: layers of its own and the last one, ``out_dims`` wide."""
+    """One tower per task: hidden layers and an output layer of width ``out_dims``."""
 
     def __init__(self, layers: Sequence[Mlp], *, out_dims: Sequence[int]) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ def tower_layers(towers: Sequence[TaskTower], in_dim: int) -> list[Mlp]:
 
 
 def tower_scopes(prefix: str, tasks: Sequence[ScoredTask]) -> dict[str, str]:
-    """Return by what names users know the towers of these tasks."""
+    """Return the user-visible names of the towers of these tasks."""
     names = [task.name for task in tasks]
     layers = {f"{prefix}.layers.{number}": name for number, name in enumerate(names)}
     outs = {f"{prefix}.outs.{number}": f"output_{name}" for number, name in enumerate(names)}
@@ -45,7 +45,7 @@ def tower_scopes(prefix: str, tasks: Sequence[ScoredTask]) -> dict[str, str]:
 
 
 def outputs_of(tasks: Sequence[ScoredTask], logits: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Return what a model gives out for the logits_BK of every task."""
+    """Return the outputs of a model for the logits_BK of every task."""
     outputs: dict[str, Tensor] = {}
     for task, logits_BK in zip(tasks, logits, strict=True):
         outputs |= task.outputs(logits_BK)
@@ -53,7 +53,7 @@ def outputs_of(tasks: Sequence[ScoredTask], logits: Sequence[Tensor]) -> dict[st
 
 
 def tasks_of(towers: Sequence[TaskTower], config: GroupModelOptions) -> list[ScoredTask]:
-    """Return the tasks; a tower without a label takes the one at its place."""
+    """Return the tasks; a tower without a label uses the label field of the same index."""
     if len(config.labels) < len(towers) and not all(tower.label_name for tower in towers):
         raise ValueError(
             f"{len(towers)} task_towers need as many label_fields, got {len(config.labels)}"

@@ -1,4 +1,4 @@
-"""Batch normalisation that also takes the last batch of an epoch."""
+"""Batch normalisation that accepts a batch of one sample."""
 
 # Shape suffixes: B samples, D width.
 

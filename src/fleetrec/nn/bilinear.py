@@ -32,7 +32,7 @@ class BilinearInteraction(nn.Module):
         left_BPD, right_BPD = self.pairs.of(x_BFD)
         if self.kind == "interaction":
             turned_BPD = torch.einsum("bpd,pde->bpe", left_BPD, self.weight)
-        else:  # a vector meets one matrix only: multiply it once, not once per pair
+        else:  # each vector has one matrix: multiply it once, not once per pair
             each = self.weight.expand(x_BFD.shape[1] - 1, -1, -1)
             turned_BFD = torch.einsum("bfd,fde->bfe", x_BFD[:, :-1], each)
             turned_BPD = turned_BFD[:, self.pairs.left_P]

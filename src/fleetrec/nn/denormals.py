@@ -1,4 +1,4 @@
-"""Numbers too small to matter, which cost as if they did."""
+"""Flush denormal numbers to zero: arithmetic with them is slow."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from fleetrec._native import flush_denormals
 
 @contextlib.contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """Take numbers below 1.2e-38 for zero inside the block, in this thread and its helpers.
+    """Flush numbers below 1.2e-38 to zero in this thread and its OpenMP threads.
 
-    Units that never fire again have such numbers in the first moments of Adam, from some 800 steps
-    on and for ever: a step of the optimizer then takes four times as long.
+    Units that never fire again have such numbers in the first moments of Adam after about 800
+    steps; a step of the optimizer then takes four times as long.
     """
     before = flush_denormals(is_on=True)
     try:

@@ -14,7 +14,7 @@ from fleetrec.nn.mlp import scaled_linear
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderDropout:
-    """Chances that values are dropped in training: of outputs, of attention, of hidden values."""
+    """Dropout probabilities of outputs, attention weights and hidden values."""
 
     output: float = 0.0
     attention: float = 0.0
@@ -72,7 +72,7 @@ class EncoderBlock(nn.Module):
     def _attention(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
         query_BHLK, key_BHLK = self._heads(self.query(x_BLD)), self._heads(self.key(x_BLD))
         scores_BHLL = query_BHLK @ key_BHLK.transpose(2, 3) * self.scale
-        # Not minus infinity: a row without any element would have no softmax.
+        # Not minus infinity: the softmax of a row without any element would be nan.
         lowest = torch.finfo(scores_BHLL.dtype).min
         scores_BHLL = scores_BHLL.masked_fill(~mask_BL[:, None, None, :], lowest)
         attention_BHLL = self.attention_dropout(torch.softmax(scores_BHLL, dim=3))

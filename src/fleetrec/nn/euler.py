@@ -27,7 +27,7 @@ class EulerMapping(nn.Module):
 
 
 class EulerLayer(nn.Module):
-    """N products of powers of all fields, in polar form, beside a linear layer on both parts.
+    """N products of powers of all fields, in polar form, plus a linear layer on both parts.
 
     Explicit: prod_f z_f^a_nf = exp(sum_f a_nf log|z_f| + b_n) exp(i (sum_f a_nf arg z_f + c_n)),
     the orders a_nf being learned. Implicit: relu(W re + b) and relu(W im + b). The two are added,
@@ -66,7 +66,7 @@ class EulerLayer(nn.Module):
 
 
 def _first_orders(out_fields: int, num_fields: int) -> Tensor:
-    """Return one field per output, in turn: the layer begins as what it is fed."""
+    """Return initial orders: each output starts as one input field."""
     orders_NF = torch.zeros(out_fields, num_fields)
     for n in range(out_fields):
         orders_NF[n, n % num_fields] = 1.0

@@ -1,4 +1,4 @@
-"""Experts that all tasks share, and for each task a gate that weighs them."""
+"""Experts that all tasks share, and a gate per task that weights them."""
 
 # Shape suffixes: B samples, X input width, E experts, H width of an expert.
 

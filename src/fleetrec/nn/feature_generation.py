@@ -13,7 +13,7 @@ from fleetrec.nn.mlp import scaled_linear
 class FeatureGeneration(nn.Module):
     """Layer by layer: C = tanh(convolution over fields), S = max pooling, new = tanh(W S + b).
 
-    A convolution sees ``kernel`` neighbouring fields of one position of the vectors and keeps the
+    A convolution covers ``kernel`` neighbouring fields of one position of the vectors and keeps the
     number of fields; the pooling divides it. Each layer makes ``new_filters`` new fields out of
     each pooled one.
     Liu et al., "Feature Generation by Convolutional Neural Network for Click-Through Rate

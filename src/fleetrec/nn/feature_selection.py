@@ -1,4 +1,4 @@
-"""Gates that let two networks see different parts of one input."""
+"""Gates that select different parts of one input for two networks."""
 
 # Shape suffixes: B samples, C context width, X input width.
 
@@ -24,6 +24,6 @@ class FeatureSelection(nn.Module):
         self.gate = scaled_linear(self.mlp.out_dim, in_dim)
 
     def forward(self, x_BX: Tensor, context_BC: Tensor | None = None) -> Tensor:
-        """Return x_BX, weighed."""
+        """Return x_BX, weighted."""
         context = self.context_C if context_BC is None else context_BC
         return x_BX * 2 * torch.sigmoid(self.gate(self.mlp(context)))

@@ -14,6 +14,6 @@ class FieldAwareInteraction(nn.Module):
     """
 
     def forward(self, x_BFFD: Tensor) -> Tensor:
-        """Return logit_B; ``x_BFFD[:, i, j]`` is what field i shows to field j."""
+        """Return logit_B; ``x_BFFD[:, i, j]`` is the vector of field i for field j."""
         products_BFF = (x_BFFD * x_BFFD.transpose(1, 2)).sum(dim=3)
         return torch.triu(products_BFF, diagonal=1).sum(dim=(1, 2))

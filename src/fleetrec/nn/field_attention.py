@@ -1,4 +1,4 @@
-"""Self-attention of fields for each other."""
+"""Self-attention over fields."""
 
 # Shape suffixes: B samples, F fields, D input width, H heads, K key width, V value width.
 

@@ -1,4 +1,4 @@
-"""Cross network that weighs each cross by a gate."""
+"""Cross network with a gate on each cross."""
 
 # Shape suffixes: B samples, X input width.
 

@@ -1,4 +1,4 @@
-"""Keep gradients from being too large."""
+"""Gradient clipping by parameter."""
 
 import torch
 from torch import Tensor, nn

@@ -12,9 +12,9 @@ class Gru(nn.Module):
     """h_l = (1 - u_l) h_{l-1} + u_l tanh(W_n x_l + r_l * U_n h_{l-1}), the gated recurrent unit.
 
     The gates are u_l = sigmoid(W_u x_l + U_u h_{l-1}) and r_l = sigmoid(W_r x_l + U_r h_{l-1}),
-    all with biases. With attention, u_l becomes a_l u_l, so that elements which do not matter
-    leave the state alone: AUGRU of Zhou et al., "Deep Interest Evolution Network for Click-Through
-    Rate Prediction", AAAI 2019. Padding leaves the state as it is.
+    all with biases. With attention, u_l becomes a_l u_l, so that unimportant elements do not change
+    the state: AUGRU of Zhou et al., "Deep Interest Evolution Network for Click-Through Rate
+    Prediction", AAAI 2019. Padding leaves the state as it is.
     """
 
     def __init__(self, in_dim: int, hidden_dim: int) -> None:
@@ -26,11 +26,11 @@ class Gru(nn.Module):
     def forward(
         self, x_BLD: Tensor, mask_BL: Tensor, attention_BL: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the states after each element, BLH, and the last one, BH; zeros if all is padding.
+        """Return the states after each element, BLH, and the last one, BH; zeros for an empty list.
 
         ``mask_BL`` is true where there is an element.
         """
-        # An update of nothing is what padding does.
+        # Padding has an update gate of 0.
         updates_BL = mask_BL.to(x_BLD.dtype)
         if attention_BL is not None:
             updates_BL = updates_BL * attention_BL

@@ -1,4 +1,4 @@
-"""Linear layers, their products as exact as a run wants them."""
+"""Linear layers with a configurable precision of matrix products on the CPU."""
 
 # Shape suffixes: B samples, X input width, O output width.
 
@@ -14,19 +14,19 @@ from fleetrec.nn.matmul import mm, num_pieces_of, takes_tiles
 
 
 class Linear(nn.Linear):
-    """The layer of torch, whose products on the CPU tiles make where they are faster."""
+    """``torch.nn.Linear`` that uses AMX tiles on the CPU where they are faster."""
 
     def __init__(self, in_dim: int, out_dim: int, *, bias: bool = True) -> None:
         super().__init__(in_dim, out_dim, bias=bias)
         self.num_pieces = num_pieces_of("highest")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x W' + b, for vectors that may stand in several dimensions."""
+        """Return x W' + b; ``x`` may have several leading dimensions."""
         return linear(x, self.weight, self.bias, num_pieces=self.num_pieces)
 
 
 def set_matmul_precision(model: nn.Module, precision: MatmulPrecision) -> None:
-    """Tell all linear layers of a model how exact their products on the CPU must be at least."""
+    """Set the minimum precision of matrix products on the CPU in all linear layers of a model."""
     for layer in model.modules():
         if isinstance(layer, Linear):
             layer.num_pieces = num_pieces_of(precision)
@@ -35,7 +35,7 @@ def set_matmul_precision(model: nn.Module, precision: MatmulPrecision) -> None:
 def linear(
     x: Tensor, weight_OX: Tensor, bias_O: Tensor | None, *, num_pieces: int | None
 ) -> Tensor:
-    """Return x W' + b, made by tiles if a number of pieces is given and they are worth it."""
+    """Return x W' + b, computed by tiles if ``num_pieces`` is given and tiles are faster."""
     if not multiplies_by_tiles(x, weight_OX, num_pieces=num_pieces):
         return functional.linear(x, weight_OX, bias_O)
     y_BO = _Linear.apply(num_pieces, x.flatten(end_dim=-2), weight_OX, bias_O)  # type: ignore[no-untyped-call]
@@ -43,7 +43,7 @@ def linear(
 
 
 def multiplies_by_tiles(x: Tensor, weight_OX: Tensor, *, num_pieces: int | None) -> bool:
-    """Tell whether tiles make x W'."""
+    """Return whether x W' is computed by tiles."""
     is_plain = x.device.type == "cpu" and x.dtype == torch.float32
     num_samples = x.numel() // weight_OX.shape[1]
     return is_plain and takes_tiles(num_pieces, num_samples, *weight_OX.shape)

@@ -1,7 +1,7 @@
-"""Linear layers, each with its ReLU, in fewer passes over memory than one operation each needs.
+"""Fused linear layers with ReLU: fewer passes over memory than separate operations.
 
-What is small arithmetic between the products is the native core's. Only training on the CPU needs
-it: whatever is exported, or runs on another device, is made of torch alone.
+The native core does the elementwise arithmetic between the matrix products. It is used only for
+training on the CPU: exported models and other devices use torch operations only.
 """
 
 # Shape suffixes: B samples, X input width, O output width.
@@ -25,13 +25,13 @@ from fleetrec._native import (
 from fleetrec.nn.linear import Linear, linear, multiplies_by_tiles
 from fleetrec.nn.matmul import mm
 
-# So few columns are multiplied faster the other way round.
+# With at most this many columns, the transposed product is faster.
 NARROW = 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Makeup:
-    """What tensors a function gets, and how exact its products must be."""
+    """The inputs of the fused function, and the precision of its products."""
 
     num_parts: int
     has_head: bool
@@ -41,9 +41,9 @@ class _Makeup:
 def linear_relus(
     parts: Sequence[Tensor], layers: Sequence[Linear], head: Linear | None = None
 ) -> Tensor:
-    """Return relu(x W' + b), layer after layer, x being the parts side by side, on the CPU.
+    """Return relu(x W' + b), layer after layer, on the CPU; x is the concatenation of ``parts``.
 
-    With a ``head`` of one output, what it makes of that, one number per sample.
+    With a ``head`` of one output, return its output: one number per sample.
     """
     linears = [*layers] if head is None else [*layers, head]
     weights = itertools.chain.from_iterable((layer.weight, layer.bias) for layer in linears)
@@ -54,7 +54,7 @@ def linear_relus(
 
 
 def linear_of_parts(parts: Sequence[Tensor], layer: Linear) -> Tensor:
-    """Return x W' + b, x being the parts side by side, without putting them there."""
+    """Return x W' + b for the concatenation of ``parts``, without building it."""
     if len(parts) == 1:
         return cast(Tensor, layer(parts[0]))
     num_pieces = layer.num_pieces
@@ -69,13 +69,13 @@ def linear_of_parts(parts: Sequence[Tensor], layer: Linear) -> Tensor:
 
 
 def _by_width(parts: Sequence[Tensor], weight_OX: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return parts and their weights, the widest last: adding to others costs it least."""
+    """Return parts and their weights, the widest last: accumulating is cheapest there."""
     columns = torch.split(weight_OX, [part.shape[1] for part in parts], dim=1)
     return sorted(zip(parts, columns, strict=True), key=lambda pair: pair[0].shape[1])
 
 
 class _LinearRelus(torch.autograd.Function):
-    """Inputs: what there is, the parts, then weights and biases, those of the head last."""
+    """Inputs: the makeup, the parts, then weights and biases, those of the head last."""
 
     @staticmethod
     def forward(ctx: Any, makeup: _Makeup, *tensors: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class _LinearRelus(torch.autograd.Function):
         weights = ctx.saved_tensors[num_parts:-num_layers:2]
         outputs = ctx.saved_tensors[-num_layers:]
         needs = ctx.needs_input_grad[1 + num_parts :]
-        # What comes in or went out is others', too; what is between layers is changed in place.
+        # The input and output belong to the caller; tensors between layers are changed in place.
         passed_BO = outputs[-1] if has_head else torch.empty_like(outputs[-1])
         incoming_BO = grad.contiguous()
         grads: list[Tensor | None] = []
@@ -159,7 +159,7 @@ def _head_grads(
         bias_grad_O.numpy(),
         weight_grad_1O.view(-1).numpy(),
     )
-    increment_version(y_BO)  # so that torch refuses to go back a second time
+    increment_version(y_BO)  # so that torch refuses a second backward pass
     return [weight_grad_1O, grad_B.sum(dim=0, keepdim=True)]
 
 

@@ -1,4 +1,4 @@
-"""Network blocks that multiply by a mask made from the input."""
+"""Network blocks that multiply by a mask computed from the input."""
 
 # Shape suffixes: B samples, E embedded width, X input width, H output width.
 

@@ -1,4 +1,4 @@
-"""Products of matrices of float32 on the CPU, by tiles of the processor where it has any (AMX)."""
+"""Matrix products of float32 on the CPU, by AMX tiles if the processor has them."""
 
 import math
 
@@ -9,7 +9,7 @@ from fleetrec._native import has_tiles, multiply
 from fleetrec.config.job import MatmulPrecision
 from fleetrec.core.env import allows_tiles
 
-# Below, filling tiles costs more than they gain; exact products gain least.
+# Below these sizes, filling tiles costs more than they gain; exact products gain least.
 MIN_WIDTH = 64
 MIN_VOLUME = 1 << 21
 MIN_VOLUME_EXACT = 1 << 26
@@ -23,17 +23,17 @@ def uses_tiles() -> bool:
 
 
 def num_pieces_of(precision: MatmulPrecision) -> int | None:
-    """Return how many numbers of bfloat16 stand for one of float32 in tiles; none without tiles.
+    """Return the number of bfloat16 that each float32 is split into; None without tiles.
 
-    Three are exactly that number, so that ``highest`` errs as little as torch's own products.
+    A float32 is exactly the sum of three, so ``highest`` is as precise as torch's own products.
     """
     return {"highest": EXACT, "high": 2, "medium": 1}[precision] if uses_tiles() else None
 
 
 def takes_tiles(num_pieces: int | None, *widths: int) -> bool:
-    """Tell whether tiles make a product of such height, width and depth.
+    """Return whether a product of this height, width and depth is computed by tiles.
 
-    Never while a model is exported: that is made of torch alone.
+    Never while a model is exported: exported models use torch operations only.
     """
     if num_pieces is None or torch.compiler.is_exporting() or min(widths) < MIN_WIDTH:
         return False
@@ -48,7 +48,7 @@ def mm(
     out: Tensor | None = None,
     adds: bool = False,
 ) -> Tensor:
-    """Return the product of two matrices, without a gradient; ``out`` is set to it, or adds it."""
+    """Return the product of two matrices, without a gradient; written or added to ``out``."""
     is_even = 1 in a.stride() and 1 in b.stride()
     if num_pieces is None or not is_even or not takes_tiles(num_pieces, a.shape[0], *b.shape):
         return out.addmm_(a, b) if out is not None and adds else torch.mm(a, b, out=out)

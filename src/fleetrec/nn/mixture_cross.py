@@ -10,7 +10,7 @@ from fleetrec.nn.weights import scaled_weight
 
 
 class MixtureCross(nn.Module):
-    """Several mixture layers one upon the other; the first input takes part in each.
+    """A stack of mixture layers; each one also gets the first input.
 
     Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021.

@@ -18,8 +18,8 @@ from fleetrec.nn.linear_relu import linear_of_parts, linear_relus
 class Mlp(nn.Sequential):
     """Linear layers of the given widths, each followed by an activation, ReLU by default.
 
-    Weights start at N(0, 1/fan_in). Batch normalisation stands before the activation, dropout
-    behind it, in all layers alike or as much as each of them is given; both act in training only.
+    Weights start at N(0, 1/fan_in). Batch normalisation is applied before the activation, dropout
+    after it. ``dropout`` is one rate for all layers or one per layer. Both act in training only.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Mlp(nn.Sequential):
         return self.of_parts([x])
 
     def of_parts(self, parts: Sequence[Tensor]) -> Tensor:
-        """Return the output for inputs that stand side by side, without putting them there.
+        """Return the output for the concatenation of ``parts``, without building it.
 
-        The first layer adds up, in place, what its columns make of each part: a copy less, and one
-        less of the gradient.
+        The first layer sums the products of each part with its columns, which saves a copy of the
+        input and one of its gradient.
         """
         if not len(self):
             return torch.cat(list(parts), dim=-1)
@@ -66,7 +66,7 @@ class Mlp(nn.Sequential):
         return x
 
     def logit_of_parts(self, parts: Sequence[Tensor], head: Linear) -> Tensor:
-        """Return what a layer of one output makes of that: one number per sample."""
+        """Return the output of ``head`` on ``of_parts``: one number per sample."""
         if len(self) and self._computes_together(parts):
             return linear_relus(parts, self._linears(), head)
         return cast(Tensor, head(self.of_parts(parts))).squeeze(-1)

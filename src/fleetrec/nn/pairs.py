@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class FieldPairs(nn.Module):
-    """Takes the vectors of fields apart into those of all pairs i < j, in the order 01 02 .. 12."""
+    """Selects the vectors of all pairs of fields i < j, in the order 01 02 .. 12."""
 
     left_P: Tensor
     right_P: Tensor

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class ScaledSimilarity(nn.Module):
-    """|w| s + b, which begins as s itself."""
+    """|w| s + b; initially equal to s."""
 
     def __init__(self) -> None:
         super().__init__()

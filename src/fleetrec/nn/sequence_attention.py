@@ -1,4 +1,4 @@
-"""A list of vectors as one vector."""
+"""Attention pooling of a list of vectors."""
 
 # Shape suffixes: B samples, L longest list, D width.
 
@@ -9,7 +9,7 @@ from fleetrec.nn.weights import scaled_weight
 
 
 class SequenceAttention(nn.Module):
-    """y = sum_l softmax_l(<w, x_l>) x_l over the elements there are; zeros for an empty list."""
+    """y = sum_l softmax_l(<w, x_l>) x_l over the elements of the list; zeros for an empty list."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()

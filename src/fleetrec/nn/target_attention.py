@@ -1,4 +1,4 @@
-"""How much each element of a history matters for a target."""
+"""Attention weights of the elements of a history for a target."""
 
 # Shape suffixes: B samples, L elements of a history, D width.
 

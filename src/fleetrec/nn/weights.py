@@ -1,4 +1,4 @@
-"""First values of weights that belong to no ready-made layer."""
+"""Initialization of weights outside standard layers."""
 
 import math
 

@@ -17,7 +17,7 @@ Parameters = Iterable[nn.Parameter]
 
 
 class DenseOptimizer:
-    """Moves the parameters of a network, by one optimizer or by several."""
+    """Updates the parameters of a network with one or several optimizers."""
 
     def __init__(self, groups: Sequence[tuple[OptimizerOptions, Sequence[nn.Parameter]]]) -> None:
         self._parameters = [one for _, parameters in groups for one in parameters]
@@ -28,26 +28,26 @@ class DenseOptimizer:
         }
 
     def zero_grad(self) -> None:
-        """Forget gradients."""
+        """Clear all gradients."""
         for parameter in self._parameters:
             parameter.grad = None
 
     def step(self, rates: Sequence[float]) -> None:
-        """Move all parameters, with one learning rate for each optimizer."""
+        """Update all parameters, with one learning rate per optimizer."""
         for number, optimizer in self._optimizers.items():
             for group in optimizer.param_groups:
                 group["lr"] = rates[number]
             optimizer.step()
 
     def state_of(self, parameter: nn.Parameter) -> Mapping[str, Tensor]:
-        """Return what the optimizer of a parameter keeps about it; nothing before a step."""
+        """Return the optimizer state of a parameter; empty before the first step."""
         for optimizer in self._optimizers.values():
             if parameter in optimizer.state:
                 return dict(optimizer.state[parameter])
         return {}
 
     def clear_state(self) -> None:
-        """Forget everything."""
+        """Clear the state of all optimizers."""
         for optimizer in self._optimizers.values():
             optimizer.state.clear()
 
@@ -60,7 +60,7 @@ class DenseOptimizer:
 
 
 def dense_optimizer(parameters: Parameters, options: OptimizerOptions) -> torch.optim.Optimizer:
-    """Return the optimizer of that name, with the constants of the field unless others are set."""
+    """Return the optimizer of that name; hyper-parameters that are not set have usual defaults."""
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     settings: dict[str, Any] = dict(options.settings)
     match options.name:
@@ -91,14 +91,14 @@ def dense_optimizer(parameters: Parameters, options: OptimizerOptions) -> torch.
 
 
 def follows_steps(options: OptimizerOptions) -> bool:
-    """Tell whether an update depends on how many were made before, beyond what a weight knows."""
+    """Return whether an update depends on the number of earlier steps of the run."""
     return options.schedule is not None or options.name in ("lazy_adam", "lazy_adamw")
 
 
 def row_rate(options: OptimizerOptions, step: int) -> float:
     """Return the learning rate of rows in one step, from 0 on.
 
-    Rows that do not count steps themselves get it corrected for the bias of their moments.
+    For optimizers that do not count the steps of each row, it includes the bias correction.
     """
     rate = learning_rate(options, step)
     if options.name not in ("lazy_adam", "lazy_adamw"):

@@ -1,7 +1,7 @@
 """Optimizers that are one formula over a parameter, its gradient and its state.
 
-They are those of the row optimizers of the same names, so that a weight moves alike in the dense
-network and in a table.
+They equal the row optimizers of the same names, so that a weight is updated in the same way in the
+dense network and in a table.
 """
 
 from abc import abstractmethod
@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 
 class Formula(torch.optim.Optimizer):
-    """Applies ``move`` to every parameter that has a gradient."""
+    """Base class: applies ``move`` to every parameter that has a gradient."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, lr: float) -> None:
         super().__init__(parameters, {"lr": lr})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Move all parameters once."""
+        """Update all parameters once."""
         assert closure is None
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -37,4 +37,4 @@ class Formula(torch.optim.Optimizer):
 
     @abstractmethod
     def move(self, weight: Tensor, grad: Tensor, state: dict[str, Tensor], *, lr: float) -> None:
-        """Change weight and state in place."""
+        """Update weight and state in place."""

@@ -32,7 +32,7 @@ class FtrlPower(Formula):
         return {"squares": squares, "linear": torch.zeros_like(weight)}
 
     def move(self, weight: Tensor, grad: Tensor, state: dict[str, Tensor], *, lr: float) -> None:
-        """Solve for the weights that would have been best so far."""
+        """Set the weights to the minimum of the regularised sum of past losses."""
         squares, linear = state["squares"], state["linear"]
         before = squares.pow(self._power)
         squares.addcmul_(grad, grad)

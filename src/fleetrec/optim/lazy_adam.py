@@ -10,7 +10,7 @@ from fleetrec.optim.formula import Formula
 
 
 class LazyAdam(Formula):
-    """Adam whose eps stands beside the uncorrected root of the second moment.
+    """Adam whose eps is added to the uncorrected root of the second moment.
 
     lr_t = lr sqrt(1 - beta2^t) / (1 - beta1^t), and
     w = (1 - weight_decay) w - lr_t m / (sqrt(v) + eps).
@@ -35,7 +35,7 @@ class LazyAdam(Formula):
         return {"step": torch.zeros((), dtype=torch.int64), **moments}
 
     def move(self, weight: Tensor, grad: Tensor, state: dict[str, Tensor], *, lr: float) -> None:
-        """Follow the first moment over the root of the second."""
+        """Update by the first moment over the root of the second."""
         beta1, beta2 = self._betas
         state["step"] += 1
         first = state["first"].lerp_(grad, 1 - beta1)

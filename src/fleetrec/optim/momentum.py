@@ -27,6 +27,6 @@ class Momentum(Formula):
         return {"velocity": torch.zeros_like(weight)}
 
     def move(self, weight: Tensor, grad: Tensor, state: dict[str, Tensor], *, lr: float) -> None:
-        """Follow the velocity."""
+        """Update the velocity, then the weight."""
         velocity = state["velocity"].mul_(self._momentum).add_(grad)
         weight.mul_(1 - self._weight_decay).sub_(velocity, alpha=lr)

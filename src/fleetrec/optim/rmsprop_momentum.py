@@ -28,7 +28,7 @@ class RmsPropMomentum(Formula):
         return {"squares": torch.ones_like(weight), "velocity": torch.zeros_like(weight)}
 
     def move(self, weight: Tensor, grad: Tensor, state: dict[str, Tensor], *, lr: float) -> None:
-        """Follow the velocity of scaled gradients."""
+        """Update the mean square, the velocity, then the weight."""
         squares = state["squares"].lerp_(grad.square(), 1 - self._decay)
         velocity = state["velocity"].mul_(self._momentum)
         velocity.addcdiv_(grad, squares.add(self._eps).sqrt_(), value=lr)

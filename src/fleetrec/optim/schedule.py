@@ -44,7 +44,7 @@ def exponential_decay(base: float, schedule: ExponentialDecay, step: int) -> flo
 
 
 def manual_steps(base: float, schedule: ManualSteps, step: int) -> float:
-    """Return the last rate whose step has come."""
+    """Return the rate of the last boundary reached."""
     if step < schedule.steps[0]:
         if not schedule.warmup:
             return base
@@ -54,7 +54,7 @@ def manual_steps(base: float, schedule: ManualSteps, step: int) -> float:
 
 
 def cosine_decay(base: float, schedule: CosineDecay, step: int) -> float:
-    """Return a line up, then base, then half a cosine that ends in zero."""
+    """Return a linear warmup, then base, then a cosine decay to zero."""
     if step < schedule.warmup_steps:
         share = step / schedule.warmup_steps
         return schedule.warmup_lr + (base - schedule.warmup_lr) * share

@@ -1,6 +1,7 @@
-"""How long a step takes, and how that changes with the number of ranks.
+"""The time of a step, and how it changes with the number of ranks.
 
-The parts of a step follow each other. docs/decisions/0008-cost-model.md has the assumptions.
+The parts of a step are assumed not to overlap. docs/decisions/0008-cost-model.md has the
+assumptions.
 """
 
 import dataclasses
@@ -13,27 +14,27 @@ from fleetrec.planning.workload import Workload
 Part = Literal["read", "lookup", "exchange", "compute", "all_reduce"]
 
 AGREEMENT_ROUNDS = 1
-TABLE_ROUNDS = 3  # counts, ids and gradients of all tables together: one waits for the other
+TABLE_ROUNDS = 3  # counts, ids and gradients of all tables: three messages, one after the other
 SHARDED_ROUNDS = 1  # rows, if some table is sharded
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Speeds:
-    """What one rank needs for its own work, in seconds.
+    """Times of the work of one rank, in seconds.
 
-    It scans the data for the samples of all ranks, ahead of the loop, and reads its own.
+    It scans the samples of all ranks, ahead of the training loop, and reads its own.
     """
 
     read_per_sample: float
     scan_per_sample: float
-    lookup_per_id: float  # find, pool, and take the gradient back
-    row: float  # to read and move one row for another rank
+    lookup_per_id: float  # find, pool, and apply the gradient
+    row: float  # to read and update one row for another rank
     compute_per_batch: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What connects the ranks: each can send so much, and a message takes so long."""
+    """The network between ranks: bandwidth of a rank, and latency of a message."""
 
     bytes_per_s: float
     latency_s: float
@@ -41,7 +42,7 @@ class Network:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """Seconds of one step by what they are spent on."""
+    """Seconds of one step, by part."""
 
     read: float
     lookup: float
@@ -78,7 +79,7 @@ class Scale:
     num_ranks: int
     step: StepTime
     samples_per_s: float
-    efficiency: float  # 1: as many times faster than one rank as there are ranks
+    efficiency: float  # speed-up divided by the number of ranks
 
 
 def step_time(workload: Workload, speeds: Speeds, network: Network, num_ranks: int) -> StepTime:
@@ -118,7 +119,7 @@ def scaling(
 
 
 def _rows_for_others(workload: Workload, num_ranks: int) -> float:
-    """Return how many rows a rank reads and moves because other ranks have met their ids."""
+    """Return the number of rows that a rank reads and updates for other ranks."""
     others = num_ranks - 1
     return sum(
         table.different_ids_per_batch * (others if table.is_replicated else others / num_ranks)
@@ -137,7 +138,7 @@ def _exchange_s(workload: Workload, network: Network, num_ranks: int) -> float:
 
 
 def _all_reduce_s(workload: Workload, network: Network, num_ranks: int) -> float:
-    """Return the time of a ring: each of 2 (ranks - 1) steps waits for the one before."""
+    """Return the time of a ring all-reduce: 2 (ranks - 1) steps, one after the other."""
     if num_ranks == 1 or workload.num_parameters == 0:
         return 0.0
     sent = step_traffic(workload, num_ranks).all_reduce

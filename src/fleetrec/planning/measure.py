@@ -1,6 +1,6 @@
-"""How fast this machine does what one rank does, measured on real batches.
+"""Measures the speed of the work of one rank on this machine, on real batches.
 
-A time is the shortest of several: whatever else the machine does only makes it longer.
+A time is the shortest of several: other load of the machine only makes it longer.
 """
 
 # Shape suffixes: N ids, D width of a row.
@@ -24,7 +24,7 @@ from fleetrec.parallel.stepper import Stepper
 from fleetrec.planning.sample import Clock, table_ids
 from fleetrec.planning.workload import FLOAT_BYTES
 
-ENOUGH_S = 0.5  # for one thing that is measured
+ENOUGH_S = 0.5  # for one measurement
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def measure(
     *,
     clock: Clock,
 ) -> Measured:
-    """Train on the batches twice; rows and buffers are made the first time."""
+    """Train on the batches twice; rows and buffers are allocated the first time."""
     train = partial(stepper.train, progress=Progress())
     for batch in batches:
         train(batch)
@@ -63,7 +63,7 @@ def measure(
 
 
 class _LookupAlone:
-    """Looks vectors up and takes a gradient of zeros back, without a network between."""
+    """Looks up vectors and applies a zero gradient, without a network."""
 
     def __init__(self, model: Model, stores: Mapping[str, NativeStore]) -> None:
         collection = model.embedding_collection()
@@ -78,13 +78,13 @@ class _LookupAlone:
         self._lookup.push(looked_up, lr=0.0)
 
     def embed(self, batch: Batch) -> Batch:
-        """Return the batch as a model sees it in training."""
+        """Return the batch with embeddings, as in training."""
         looked_up = self._lookup.pull(batch, training=True, labels_B=self._click_labels(batch))
         return batch.with_embedded(looked_up.vectors)
 
 
 def _shortest(works: Iterable[Callable[[], object]], clock: Clock) -> float:
-    """Do the works at least once and until enough time has passed; returns the shortest."""
+    """Repeat the work until enough time has passed; return the shortest time."""
     works = list(works)
     times: list[float] = []
     first = clock()
@@ -99,7 +99,7 @@ def _shortest(works: Iterable[Callable[[], object]], clock: Clock) -> float:
 def _row_s(
     model: Model, stores: Mapping[str, NativeStore], batches: Sequence[Batch], clock: Clock
 ) -> float:
-    """Return how long it takes to read one row and to move it, among those of many batches."""
+    """Return the time to read and update one row, among those of many batches."""
     collection = model.embedding_collection()
     found = [table_ids(batch, collection) for batch in batches]
     ids = {
@@ -116,7 +116,7 @@ def _row_s(
 
 
 def _dense_bytes(model: Model, state: HeldState) -> int:
-    """Return bytes of weights, of their gradients, and of what the optimizer keeps."""
+    """Return bytes of weights, gradients and optimizer state."""
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     cut = state.cut(parent=None)
     cut.finish(published=False)
@@ -125,14 +125,14 @@ def _dense_bytes(model: Model, state: HeldState) -> int:
 
 
 def _kept_bytes(model: Model, lookup: _LookupAlone, batch: Batch) -> int:
-    """Return bytes of all that a step keeps for its way back: vectors, outputs of layers."""
+    """Return bytes of tensors that a step saves for the backward pass."""
     embedded = lookup.embed(batch)
     sizes = {
         vector.untyped_storage().data_ptr(): 2 * vector.untyped_storage().nbytes()  # and gradient
         for vector in embedded.embedded.values()
     }
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    kept: list[Tensor] = []  # held, so that no address is taken twice
+    kept: list[Tensor] = []  # kept alive, so that no address is reused
 
     def pack(tensor: Tensor) -> Tensor:
         kept.append(tensor)

@@ -1,4 +1,4 @@
-"""How much memory a rank needs, and what to do where that is too much."""
+"""The memory of a rank, and advice if it is too much."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ DENSE, BATCH, PROGRAM = "dense", "batch", "program"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Bytes of the rank that holds most, by table and by what else there is."""
+    """Bytes of the rank that uses most memory: by table, dense network, batch and program."""
 
     tables: Mapping[str, int]
     others: Mapping[str, int]
@@ -38,7 +38,7 @@ def rank_memory(workload: Workload, num_ranks: int) -> Memory:
 
 
 def advice(workload: Workload, *, num_ranks: int, limit_bytes: int) -> str | None:
-    """Return what to do about memory, in one sentence; None if all is well."""
+    """Return advice about memory in one sentence; None if it suffices."""
     if rank_memory(workload, num_ranks).total <= limit_bytes:
         return None
     sharded = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""A look at the data: which ids a batch asks for, and how many different ones there will be."""
+"""A sample of the data: the ids of a batch, and the estimated number of unique ids."""
 
 # Shape suffixes: N ids, B samples.
 
@@ -23,19 +23,19 @@ Clock = Callable[[], float]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SampledTable:
-    """What was seen of the ids of one table; means are those of one batch."""
+    """Statistics of the ids of one table in the sample; means are per batch."""
 
     ids_per_batch: float
     different_ids_per_batch: float
     num_different: int  # in the whole sample
-    power: float  # of the size of the data, by which their number grows
+    power: float  # exponent by which the number of unique ids grows with the data
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sample:
     """Some batches from the beginning of the data, and how much of it they are."""
 
-    batches: tuple[Batch, ...]  # the first ones, as many as were to be kept
+    batches: tuple[Batch, ...]  # the first batches
     num_samples: int
     fraction: float  # of all data
     read_s_per_sample: float
@@ -43,11 +43,11 @@ class Sample:
 
     @property
     def num_samples_of_all(self) -> int:
-        """The size of the data, an estimate unless all of it was read."""
+        """The number of samples of the data; an estimate unless all data was read."""
         return round(self.num_samples / self.fraction)
 
     def num_rows(self, table: str) -> int:
-        """Return how many different ids of a table all data has, an estimate as well."""
+        """Return the estimated number of unique ids of a table in all data."""
         seen = self.tables[table]
         return max(1, round(seen.num_different * math.pow(self.fraction, -seen.power)))
 
@@ -70,7 +70,7 @@ def take_sample(
     for batch in batches:
         times.append(clock() - begin)
         sizes.append(batch.num_samples)
-        fraction = batch.progress or 1.0  # where a reader cannot tell, as if it were all
+        fraction = batch.progress or 1.0  # unknown progress counts as all
         for name, ids_N in table_ids(batch, collection).items():
             lists[name].append(ids_N)
         if len(kept) < num_kept:
@@ -79,7 +79,7 @@ def take_sample(
             break
         begin = clock()
     if not sizes:
-        raise DataError("the data set is empty, so there is nothing to plan by")
+        raise DataError("the data set is empty; planning needs samples")
     return Sample(
         batches=tuple(batch for batch in kept if batch.num_samples == sizes[0]),
         num_samples=sum(sizes),
@@ -91,7 +91,7 @@ def take_sample(
 
 
 def table_ids(batch: Batch, collection: EmbeddingCollection) -> dict[str, Ids]:
-    """Return all ids that a batch looks up in each table, as the table keeps them."""
+    """Return all ids that a batch looks up in each table, as stored in the table."""
     parts: dict[str, list[Ids]] = {name: [] for name in collection.tables}
     for feature in collection.features:
         jagged = batch.side(feature.side).ids[feature.feature]
@@ -107,10 +107,10 @@ def table_ids(batch: Batch, collection: EmbeddingCollection) -> dict[str, Ids]:
 
 
 def growth_power(num_different: int, num_before: int, times: float) -> float:
-    """Return by which power of the size of the data the number of different ids grows.
+    """Return the exponent by which the number of unique ids grows with the data.
 
-    It does so as that of the words of a text. There were ``num_before`` of them before the data
-    became ``times`` as large.
+    The growth is a power law, as for words of a text (Heaps' law). There were ``num_before`` unique
+    ids before the data became ``times`` as large.
     """
     if times <= 1 or num_before == 0:
         return 0.0
@@ -118,7 +118,7 @@ def growth_power(num_different: int, num_before: int, times: float) -> float:
 
 
 def _last_ids(jagged: Jagged, max_length: int | None) -> Ids:
-    """Return the ids of all lists; of a longer one than ``max_length`` the last."""
+    """Return the ids of all lists, at most the last ``max_length`` of each."""
     values_N = jagged.values
     if max_length is not None:
         ends_N = torch.repeat_interleave(jagged.offsets[1:], jagged.lengths())

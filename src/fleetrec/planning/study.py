@@ -1,4 +1,4 @@
-"""From a run to what it asks of machines, and what this machine gives."""
+"""Measures the workload of a run and the speed of this machine."""
 
 import contextlib
 import dataclasses
@@ -30,7 +30,7 @@ NUM_TIMED = 16  # batches that are trained on
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Studied:
-    """What was found out about a run on this machine."""
+    """Results of measuring a run on this machine."""
 
     workload: Workload
     speeds: Speeds
@@ -39,7 +39,7 @@ class Studied:
 
 
 def study(run: RunOptions, *, placement: Placement, max_samples: int, clock: Clock) -> Studied:
-    """Look at the data of a run, and train a little; writes nothing."""
+    """Sample the data of a run and train on a few batches; writes nothing."""
     phase = open_phase(run)
     sample = look_at_data(phase, max_samples=max_samples, clock=clock)
     assert isinstance(phase.state, HeldState)
@@ -84,7 +84,7 @@ def look_at_data(phase: Phase, *, max_samples: int, clock: Clock) -> Sample:
 
 
 def table_loads(phase: Phase, sample: Sample, *, placement: Placement) -> tuple[TableLoad, ...]:
-    """Return what a batch asks of every table, and how large tables will be."""
+    """Return the load of a batch on every table, and the estimated sizes of tables."""
     assert isinstance(phase.state, HeldState)
     stores = phase.state.stores
     return tuple(
@@ -94,15 +94,15 @@ def table_loads(phase: Phase, sample: Sample, *, placement: Placement) -> tuple[
 
 
 def _as_read(options: PhaseOptions) -> PhaseOptions:
-    """Let data be read in order: a data set in memory would be read whole."""
+    """Return options that read the data in order: an in-memory data set would be read whole."""
     dataset = options.dataset.model_copy(update={"kind": "DataLoader"})
     return options.model_copy(update={"dataset": dataset})
 
 
 def _scan_s_per_sample(loader: Loader, dataset: DatasetOptions, clock: Clock) -> float:
-    """Return the time to find the rows of a sample, which each rank does for those of all.
+    """Return the time to find the rows of a sample; each rank does it for the samples of all ranks.
 
-    Where rows cannot be shared out before they are understood, it is that of the whole reading.
+    If rows must be decoded before they can be distributed, it is the time of reading them.
     """
     source = build_source(dataset, loader.files)
     changes_row_count = (

@@ -1,7 +1,6 @@
-"""How many bytes a rank sends in one step.
+"""The bytes that a rank sends in one step.
 
-Ranks hold equal shares and ask for equally many ids, so what one sends as the owner of rows equals
-what it is sent as their user.
+Ranks own equal shares and request equally many ids, so a rank sends as many rows as it receives.
 """
 
 import dataclasses
@@ -9,10 +8,10 @@ from collections.abc import Mapping
 
 from fleetrec.planning.workload import FLOAT_BYTES, TableLoad, Workload
 
-SEEN_BYTES = 8 + 4 + 4  # an id, how often it was seen, and how often with a click
-FLAG_BYTES = 1  # beside a row: whether there is one; beside a gradient: whether it counts
+SEEN_BYTES = 8 + 4 + 4  # an id, its impressions, and its clicks
+FLAG_BYTES = 1  # per row: whether it exists; per gradient: whether it is used
 COUNT_BYTES = 8  # how many ids of a table follow, to each rank
-AGREEMENT_BYTES = 2 * 8  # how many samples there are, and whether somebody wants to stop
+AGREEMENT_BYTES = 2 * 8  # the number of samples, and the stop flag
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +34,7 @@ class Traffic:
 
 
 def step_traffic(workload: Workload, num_ranks: int) -> Traffic:
-    """Return what a rank sends in one step."""
+    """Return the bytes that a rank sends in one step."""
     return Traffic(
         tables={table.name: table_bytes(table, num_ranks) for table in workload.tables},
         agreement=_ring_bytes(AGREEMENT_BYTES, num_ranks),
@@ -44,16 +43,16 @@ def step_traffic(workload: Workload, num_ranks: int) -> Traffic:
 
 
 def table_bytes(table: TableLoad, num_ranks: int) -> float:
-    """Return what a rank sends in one step for one table."""
+    """Return the bytes that a rank sends in one step for one table."""
     others = num_ranks - 1
     ids = table.different_ids_per_batch
     row_bytes = FLOAT_BYTES * table.dim + FLAG_BYTES
-    if table.is_replicated:  # all that this rank says goes to everybody
+    if table.is_replicated:  # everything is sent to every rank
         return (SEEN_BYTES + row_bytes) * ids * others + COUNT_BYTES * others
     remote = ids * others / num_ranks
     return (SEEN_BYTES + 2 * row_bytes) * remote + COUNT_BYTES * others
 
 
 def _ring_bytes(num_bytes: int, num_ranks: int) -> float:
-    """Return what a rank sends where a sum goes around in parts, twice but for one of them."""
+    """Return the bytes that a rank sends in a ring all-reduce."""
     return 2 * (num_ranks - 1) / num_ranks * num_bytes

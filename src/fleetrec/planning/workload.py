@@ -1,21 +1,21 @@
-"""What a job asks of machines: its tables, its network, and one batch of one rank."""
+"""The workload of a job: its tables, its network, and one batch of one rank."""
 
 import dataclasses
 
-ROW_BYTES = 48  # of a row beside weights and state, at most; make bench-large measures it
+ROW_BYTES = 48  # maximum besides weights and state; measured by make bench-large
 FLOAT_BYTES = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableLoad:
-    """A table, and what one batch of one rank asks of it.
+    """A table, and the load of one batch of one rank.
 
-    ``num_rows`` is what it has when all data has been seen; of a table that grows, an estimate.
+    ``num_rows`` is the size after all data was read; for a growing table, an estimate.
     """
 
     name: str
     dim: int
-    num_state: int  # numbers that the optimizer keeps for a row
+    num_state: int  # floats of optimizer state per row
     num_rows: int
     is_estimated: bool
     is_replicated: bool
@@ -30,10 +30,10 @@ class TableLoad:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A job as one rank sees it; ``batch_size`` samples of every step are its own."""
+    """The workload of one rank, which processes ``batch_size`` samples per step."""
 
     batch_size: int
     tables: tuple[TableLoad, ...]
     num_parameters: int
     dense_bytes: int  # weights, gradients and optimizer state
-    batch_bytes: int  # what a step keeps for its way back
+    batch_bytes: int  # tensors saved for the backward pass

@@ -13,7 +13,7 @@ def test_sizes_are_read_by_slot(tmp_path):
 def test_a_line_that_is_no_size_is_named(tmp_path, line):
     path = tmp_path / "sizes"
     path.write_text(f"C0 5\n{line}\n")
-    with pytest.raises(ValueError, match=r"sizes:2: expected a slot and how many ids"):
+    with pytest.raises(ValueError, match=r"sizes:2: expected a slot and its number of ids"):
         read_feature_sizes(path)
 
 

@@ -79,7 +79,7 @@ def test_every_setting_of_every_class_is_taken(name):
         ({"settings": {"eps": -1}}, "eps: expected a number of at least 0, got -1"),
         ({"class": "adam", "settings": {"beta1": 1}}, "beta1: expected a number from 0 to less"),
         ({"clip_value": -1}, "greater than or equal to 0"),
-        ({"weight_bounds": [1, 1]}, "the first the smaller one"),
+        ({"weight_bounds": [1, 1]}, "expected .min, max. with min < max"),
         ({"momentum": 1}, "Extra inputs"),
     ],
 )

@@ -107,5 +107,5 @@ def test_the_rows_of_skewed_ids_are_estimated_from_a_tenth_of_the_data(exponent)
 
 
 def test_no_data_is_an_error():
-    with pytest.raises(DataError, match="nothing to plan by"):
+    with pytest.raises(DataError, match="planning needs samples"):
         sample_of([])

@@ -1,4 +1,4 @@
-"""What the fields of a pipeline must be to one another."""
+"""Checks between fields of a pipeline."""
 
 from fleetrec.config.document import Location
 from fleetrec.config.pipeline_dialect.model import SUPPORTED_LOSSES, LossType
@@ -35,7 +35,7 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
     if not train.optimizer_config:
         problems.note(("train_config", "optimizer_config"), MISSING)
     if not train.num_steps and not pipeline.data_config.num_epochs:
-        text = "expected num_steps here or data_config.num_epochs above 0, or it never ends"
+        text = "expected num_steps here or data_config.num_epochs above 0; else it never ends"
         problems.note(("train_config", "num_steps"), text)
     if train.save_checkpoints_steps and train.save_checkpoints_secs:
         text = "excludes save_checkpoints_steps; remove one of them"
@@ -57,21 +57,19 @@ def check_loss(loss: LossType, at: Location, problems: Problems) -> None:
 
 
 def training_notices(pipeline: Pipeline, problems: Problems) -> list[str]:
-    """Return where training is done otherwise than a reader of the file may think."""
+    """Return notices about fields that work differently from what a user may expect."""
     notices = []
     if "exporter_type" not in pipeline.export_config.model_fields_set:
-        text = 'nothing is exported yet; exporter_type: "none" says that this is meant'
+        text = 'nothing is exported yet; set exporter_type: "none" to confirm'
         notices.append(problems.spell(("export_config",), text))
     for number, optimizer in enumerate(pipeline.train_config.optimizer_config):
         at: Location = ("train_config", "optimizer_config", number)
         for name in ("adam_optimizer", "adamw_optimizer"):
             if getattr(optimizer, name) is not None:
-                text = "rows of tables rest in batches without them, as with lazy_adam_optimizer"
+                text = "rows that are not in a batch are not updated, as with lazy_adam_optimizer"
                 notices.append(problems.spell((*at, name), text))
     for number, metric in enumerate(pipeline.eval_config.metrics_set):
         if metric.auc is not None and "num_thresholds" in metric.auc.model_fields_set:
             at = ("eval_config", "metrics_set", number, "auc", "num_thresholds")
-            notices.append(
-                problems.spell(at, "AUC is that of 65536 thresholds, whatever this says")
-            )
+            notices.append(problems.spell(at, "AUC always uses 65536 thresholds"))
     return notices

@@ -1,4 +1,4 @@
-"""From pipeline text to a checked job; every problem is found before anything is said."""
+"""From pipeline text to a checked job; all problems are reported at once."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ from fleetrec.config.problems import Problems, hint
 from fleetrec.config.processes import Processes
 from fleetrec.core.errors import ConfigError
 
-PHASE = "model"  # what the weights of a pipeline are called in a checkpoint
+PHASE = "model"  # the phase name of a pipeline's weights in a checkpoint
 ONE_PROCESS = Processes()
 
 
@@ -63,7 +63,7 @@ class ModelClass:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What the command line changes; flags come first, so an edit beats them."""
+    """Changes from the command line; edits override flags."""
 
     model_dir: str | None = None
     train_input_path: str | None = None
@@ -74,7 +74,7 @@ class Changes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodedPipeline:
-    """A job, and the pipeline text that says the same."""
+    """A job, and its pipeline text."""
 
     job: Job
     text: str
@@ -144,7 +144,7 @@ def _apply(changes: Changes, tree: Tree, schema: type[Message]) -> None:
 
 
 class _Translator:
-    """A pipeline that fits its schema, on its way to a run."""
+    """Translates a valid pipeline into a run."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""From ``train_distribute`` to processes: how many, of which roles, and what a step is."""
+"""From ``train_distribute`` to processes: their number, their roles, and the meaning of a step."""
 
 import dataclasses
 from typing import Literal
@@ -24,7 +24,7 @@ SEVERAL_GPUS = ("MirroredStrategy", "MultiWorkerMirroredStrategy", "PSStrategy")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distribution:
-    """How a pipeline is spread over processes; ``num_steps`` are those of one worker."""
+    """How a pipeline is distributed over processes; ``num_steps`` is per worker."""
 
     engine: Engine
     device: DeviceOptions
@@ -33,7 +33,7 @@ class Distribution:
 
 
 def distribute(train: TrainConfig, processes: Processes) -> Distribution:
-    """Return what ``train_distribute`` means for these processes."""
+    """Return the distribution of ``train_distribute`` over these processes."""
     num_workers = processes.num_workers
     if processes.is_local:  # else a launcher has started one for each GPU
         num_workers *= _ranks_per_worker(train)
@@ -55,8 +55,8 @@ def distribute(train: TrainConfig, processes: Processes) -> Distribution:
 def steps_of_one_worker(train: TrainConfig, *, num_workers: int, has_servers: bool) -> int | None:
     """Return after how many steps a worker stops; None if the data decides.
 
-    With servers ``num_steps`` counts the batches of all workers. Where all ranks make every step
-    together it counts such steps.
+    With servers ``num_steps`` counts the batches of all workers. If all ranks run every step
+    together, it counts these steps.
     """
     if not train.num_steps:
         return None
@@ -66,14 +66,14 @@ def steps_of_one_worker(train: TrainConfig, *, num_workers: int, has_servers: bo
 
 
 def check_distribution(train: TrainConfig, problems: Problems) -> None:
-    """Note what cannot be spread over processes so."""
+    """Report what this strategy cannot distribute over processes."""
     if train.train_distribute == "ExascaleStrategy":
-        text = "ExascaleStrategy needs a platform of its own; EmbeddingParallelStrategy shards too"
+        text = "ExascaleStrategy is not supported; EmbeddingParallelStrategy shards tables too"
         problems.note(("train_config", "train_distribute"), text)
 
 
 def check_update(train: TrainConfig, processes: Processes, problems: Problems) -> None:
-    """Note updates that several processes cannot make."""
+    """Report updates that are not supported with several processes."""
     distribution = distribute(train, processes)
     is_sync = distribution.cluster.fleet_mode == "ps" and distribution.cluster.strategy == "sync"
     has_several = distribution.engine != "single" and distribution.cluster.num_workers > 1
@@ -87,7 +87,7 @@ def check_update(train: TrainConfig, processes: Processes, problems: Problems) -
 
 
 def distribution_notices(train: TrainConfig, processes: Processes, problems: Problems) -> list[str]:
-    """Return where the number of processes makes something else of the fields."""
+    """Return notices about fields whose meaning depends on the number of processes."""
     found: list[str] = []
 
     def say(field: str, text: str) -> None:

@@ -1,8 +1,8 @@
 """Change a pipeline from the command line: ``--edit_config_json``, ``--train_config.x=y``.
 
-A path is names parted by dots. A name may carry a selector in brackets: a number, a slice, or a
-condition (``feature_configs[input_names[0]=site_id].embedding_dim``) that picks all elements for
-which it holds.
+A path is a list of names separated by dots. A name may carry a selector in brackets: a number, a
+slice, or a condition (``feature_configs[input_names[0]=site_id].embedding_dim``) that picks all
+elements for which it holds.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ _STEP = re.compile(r"(?P<name>\w+)(\[(?P<selector>.*)\])?")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Set what lies at ``path`` to ``value``; ``origin`` is how the user wrote it."""
+    """Set the field at ``path`` to ``value``; ``origin`` is the user's argument."""
 
     path: str
     value: str
@@ -69,7 +69,7 @@ def edits_of_arguments(arguments: list[str]) -> list[Edit]:
             raise ConfigError([f"{argument}: unknown argument{hint(f'--{section}', known)}"])
         if not equals:
             if not rest:
-                raise ConfigError([f"{argument}: expected a value behind it"])
+                raise ConfigError([f"{argument}: expected a value after it"])
             value = rest.pop(0)
         value = value.strip().strip("\"'")
         edits.append(Edit(path=path, value=value, origin=f"--{path}={value}"))
@@ -77,7 +77,7 @@ def edits_of_arguments(arguments: list[str]) -> list[Edit]:
 
 
 def apply_edits(tree: Tree, edits: list[Edit], schema: type[Message]) -> None:
-    """Change a tree; raises ConfigError with all edits that cannot be made."""
+    """Apply edits to a tree; raises ConfigError with all edits that fail."""
     problems: list[str] = []
     for edit in edits:
         try:
@@ -100,7 +100,7 @@ class _Step:
 
 
 def _steps(edit: Edit) -> list[_Step]:
-    """Cut a path at its dots, but for those in brackets."""
+    """Split a path at its dots, except those in brackets."""
     words, depth = [""], 0
     for letter in edit.path:
         depth += (letter == "[") - (letter == "]")
@@ -112,7 +112,7 @@ def _steps(edit: Edit) -> list[_Step]:
     for word in words:
         match = _STEP.fullmatch(word)
         if match is None:
-            raise edit.error(f"expected names parted by dots, got {word!r}")
+            raise edit.error(f"expected names separated by dots, got {word!r}")
         steps.append(_Step(name=match["name"], selector=match["selector"]))
     return steps
 
@@ -168,7 +168,7 @@ def _node(shape: Shape, edit: Edit) -> Node:
 
 
 def _clear_rivals(tree: Tree, name: str, schema: type[Message]) -> None:
-    """Let a member of a oneof take the place of another."""
+    """Remove the other members of a oneof."""
     for names in schema.oneofs:
         if name in names:
             for rival in names:

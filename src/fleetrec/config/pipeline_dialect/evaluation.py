@@ -1,4 +1,4 @@
-"""``eval_config``: what is measured, and on how much."""
+"""``eval_config``: metrics, and the number of samples."""
 
 from typing import ClassVar, Literal
 
@@ -30,7 +30,7 @@ class SessionAuc(Message):
 
 
 class AtTopK(Message):
-    """Something about the best ``topk``."""
+    """A metric of the ``topk`` highest scores."""
 
     topk: int = Field(default=5, gt=0)
 

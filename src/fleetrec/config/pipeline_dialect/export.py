@@ -1,4 +1,4 @@
-"""``export_config``: models for serving. None is exported yet, so little may be asked for."""
+"""``export_config``: models for serving. Not supported yet; few fields are accepted."""
 
 from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
 

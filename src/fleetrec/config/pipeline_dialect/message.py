@@ -1,4 +1,4 @@
-"""What every message of a pipeline is: typed fields, all of which may be left out."""
+"""The base class of pipeline messages: typed fields, all of them optional."""
 
 from typing import Any, ClassVar, Literal, cast
 
@@ -37,11 +37,11 @@ def later(default: Any = None) -> Any:
 
 
 def idle(default: Any = None) -> Any:
-    """Declare a field that has nothing to say here; giving it is answered with a notice."""
+    """Declare a field that has no effect here; setting it gives a notice."""
     return Field(default=default, json_schema_extra={_SUPPORT: "idle"})
 
 
 def support_of(field: FieldInfo) -> Support | None:
-    """Return what ``later`` and ``idle`` said about a field."""
+    """Return whether a field was declared by ``later`` or ``idle``."""
     extra = field.json_schema_extra
     return cast(Support | None, extra.get(_SUPPORT)) if isinstance(extra, dict) else None

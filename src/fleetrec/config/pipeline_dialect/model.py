@@ -125,7 +125,7 @@ class Tower(Message):
 
 
 class TaskTower(Message):
-    """What one task of several has for itself."""
+    """Layers, label, loss and metrics of one of several tasks."""
 
     tower_name: str
     label_name: str = ""
@@ -144,7 +144,7 @@ class TaskTower(Message):
 
 
 class FeatureGroup(Message):
-    """Some features that a model takes together."""
+    """Features that a model uses as one group."""
 
     group_name: str
     feature_names: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from fleetrec.config.pipeline_dialect.train import TrainConfig
 
 
 class Pipeline(Message):
-    """A pipeline, but for the messages of model classes."""
+    """A pipeline, without the messages of model classes."""
 
     train_input_path: str | None = None
     kafka_train_input: Opaque | None = later()

@@ -1,4 +1,4 @@
-"""From a tree to plain data that fits the schema, noting what does not."""
+"""From a tree to plain data that matches the schema, reporting problems."""
 
 import math
 import types
@@ -37,7 +37,7 @@ def shapes(schema: type[Message]) -> dict[str, Shape]:
 
 
 class Plainer:
-    """Walks a tree along its schema, and tells the document where everything stands."""
+    """Walks a tree along its schema, and records the location of every value in the document."""
 
     def __init__(self, document: Document, problems: Problems) -> None:
         self._document = document
@@ -79,7 +79,7 @@ class Plainer:
         return {name: found}
 
     def _values(self, node: Node, shape: Shape, at: Location) -> Iterator[Any]:
-        """Yield the value of a node, or nothing and a note of what is wrong with it."""
+        """Yield the value of a node; if it is wrong, report a problem and yield nothing."""
         self._see(node, at)
         if shape.message is not None:
             if node.kind != "message":
@@ -115,7 +115,7 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _scalar(node: Node, kind: Any) -> Any:
-    """Return the value of a node by the type of its field; raises ValueError with what was due."""
+    """Return the value of a node by the type of its field, or raise ValueError."""
     if get_origin(kind) is Literal:
         return _enum(node, get_args(kind))
     if kind is bool:

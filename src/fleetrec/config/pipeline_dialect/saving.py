@@ -52,7 +52,7 @@ def resume_options(pipeline: Pipeline) -> ResumeOptions:
 
 
 def warm_start_options(train: TrainConfig) -> WarmStartOptions:
-    """Return where fine-tuning takes its weights from."""
+    """Return the checkpoint that fine-tuning starts from."""
     return WarmStartOptions(
         url=train.fine_tune_checkpoint or None,
         requires_all=False,

@@ -1,7 +1,6 @@
-"""Pipeline text as a tree that remembers where everything stands.
+"""Parse pipeline text into a tree that keeps the line and column of every value.
 
-The words are those of protobuf's text format, read by its own tokenizer; what fields there are is
-none of this file's business.
+Tokens are those of protobuf's text format, read by its tokenizer; the schema is not checked here.
 """
 
 import dataclasses
@@ -15,7 +14,7 @@ from fleetrec.core.errors import ConfigError
 
 Tree: TypeAlias = dict[str, list["Node"]]
 
-MAX_DEPTH = 100  # no honest pipeline comes near this
+MAX_DEPTH = 100  # real pipelines are far below this limit
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +22,8 @@ class Node:
     """One value of a field as it was written.
 
     ``kind`` says how: in quotes, as a number, as a bare word, as a message in braces; or ``given``
-    for a value of the command line, which may stand for any of the first three. ``text`` is the
-    value without quotes, ``tree`` what stands in the braces.
+    for a value of the command line, which may be any of the first three. ``text`` is the value
+    without quotes, ``tree`` the content of the braces.
     """
 
     kind: Literal["text", "number", "word", "message", "given"]
@@ -32,7 +31,7 @@ class Node:
     tree: Tree = dataclasses.field(default_factory=dict)
     line: int | None = None
     column: int | None = None
-    origin: str = ""  # the argument that a value comes from, if it is not of the file
+    origin: str = ""  # the argument that a value comes from, if it is not from the file
 
     @property
     def shown(self) -> str:
@@ -88,7 +87,7 @@ def _message(tokens: Tokenizer, *, closing: str | None, depth: int) -> Tree:
 
 
 def _is_at(tokens: Tokenizer, closing: str | None) -> bool:
-    """Tell whether a message ends here, and step behind its bracket."""
+    """Return whether a message ends here, and skip its bracket."""
     if closing is None:
         return bool(tokens.AtEnd())
     if tokens.AtEnd():

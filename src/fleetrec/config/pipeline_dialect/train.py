@@ -22,13 +22,13 @@ Strategy = Literal[
 
 
 class ConstantLearningRate(Message):
-    """Always the same."""
+    """A constant rate."""
 
     learning_rate: float = Field(default=0.002, ge=0)
 
 
 class ExponentialDecayLearningRate(Message):
-    """Times ``decay_factor`` every ``decay_steps``, after ``burnin_steps``."""
+    """Multiply by ``decay_factor`` every ``decay_steps``, after ``burnin_steps``."""
 
     initial_learning_rate: float = Field(default=0.002, ge=0)
     decay_steps: int = Field(default=4000000, gt=0)
@@ -47,7 +47,7 @@ class LearningRateStep(Message):
 
 
 class ManualStepLearningRate(Message):
-    """Rates by hand; ``warmup`` leads in a line to the first of them."""
+    """Rates from given steps on; ``warmup`` increases linearly to the first."""
 
     initial_learning_rate: float = Field(default=0.002, ge=0)
     schedule: tuple[LearningRateStep, ...] = ()
@@ -64,7 +64,7 @@ class ManualStepLearningRate(Message):
 
 
 class CosineDecayLearningRate(Message):
-    """A line up, a stretch at the base rate, and half a cosine down to zero."""
+    """Linear warmup, constant base rate, then cosine decay to zero."""
 
     learning_rate_base: float = Field(default=0.002, ge=0)
     total_steps: int = Field(default=4000000, gt=0)
@@ -88,7 +88,7 @@ class CosineDecayLearningRate(Message):
 
 
 class PolyDecayLearningRate(Message):
-    """A power of what is left of ``total_steps``."""
+    """Polynomial decay over ``total_steps``."""
 
     learning_rate_base: float = Field(ge=0)
     total_steps: int = Field(gt=0)
@@ -97,7 +97,7 @@ class PolyDecayLearningRate(Message):
 
 
 class TransformerLearningRate(Message):
-    """Up in a line, down by the root of the step."""
+    """Linear warmup, then decay by the inverse square root of the step."""
 
     learning_rate_base: float = Field(ge=0)
     hidden_size: int = Field(gt=0)
@@ -134,13 +134,13 @@ class LearningRate(Message):
 
 
 class Rated(Message):
-    """What all optimizers have."""
+    """Fields of all optimizers."""
 
     learning_rate: LearningRate
 
 
 class RmsPropOptimizer(Rated):
-    """Gradients over the root of their mean square, with momentum."""
+    """RMSProp with momentum."""
 
     momentum_optimizer_value: float = Field(default=0.9, ge=0, lt=1)
     decay: float = Field(default=0.9, ge=0, lt=1)
@@ -148,7 +148,7 @@ class RmsPropOptimizer(Rated):
 
 
 class MomentumOptimizer(Rated):
-    """Gradient descent with the velocity of earlier steps."""
+    """SGD with momentum."""
 
     momentum_optimizer_value: float = Field(default=0.9, ge=0, lt=1)
 
@@ -161,19 +161,19 @@ class AdamOptimizer(Rated):
 
 
 class MomentumWOptimizer(MomentumOptimizer):
-    """Momentum, and weights that shrink at every step."""
+    """Momentum with weight decay."""
 
     weight_decay: float = Field(default=1e-6, ge=0, lt=1)
 
 
 class AdamWOptimizer(AdamOptimizer):
-    """Adam, and weights that shrink at every step."""
+    """Adam with weight decay."""
 
     weight_decay: float = Field(default=1e-6, ge=0, lt=1)
 
 
 class AdagradOptimizer(Rated):
-    """Gradients over the root of the sum of their squares."""
+    """Adagrad."""
 
     initial_accumulator_value: float = Field(default=0.1, gt=0)
 

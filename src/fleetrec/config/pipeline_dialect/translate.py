@@ -29,7 +29,7 @@ PARQUET_INPUTS = ("ParquetInput", "ParquetInputV2", "ParquetInputV3")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declared:
-    """A feature and where the file says it."""
+    """A feature and its location in the file."""
 
     feature: FeatureConfig
     at: Location
@@ -66,7 +66,7 @@ class DataTranslator:
         return tuple(groups)
 
     def features(self, metrics: Sequence[MetricOptions]) -> tuple[FeatureOptions, ...]:
-        """Return the features that groups use, labels, weights, and what metrics group by."""
+        """Return the features of groups, labels, weights, and group columns of metrics."""
         groups = self._pipeline.model.feature_groups
         used = dict.fromkeys(n for group in groups for n in expand_names(group.feature_names))
         found: list[FeatureOptions] = []
@@ -98,7 +98,7 @@ class DataTranslator:
         return tuple(found)
 
     def metrics(self, metrics: Sequence[Metric], at: Location) -> tuple[MetricOptions, ...]:
-        """Return metrics, after a look whether the columns they name are there."""
+        """Return metrics, after checking that the columns they name exist."""
         for number, metric in enumerate(metrics):
             for column in filter(None, (one.feature for one in metric_options([metric]))):
                 self._check_column(column.removeprefix(GROUPED), (*at, number))
@@ -215,7 +215,7 @@ def metric_options(metrics: Sequence[Metric]) -> tuple[MetricOptions, ...]:
 
 
 def weight_name(column: str) -> str:
-    """Return what the weight of a sample is called among the features."""
+    """Return the name of the feature with the sample weight."""
     return f"weight:{column}"
 
 

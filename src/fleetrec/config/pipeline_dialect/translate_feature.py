@@ -65,7 +65,7 @@ class FeatureTranslator:
 
     @property
     def is_dense(self) -> bool:
-        """Tell numbers that go to the model as they are."""
+        """Return whether the feature is numbers that are not embedded."""
         feature = self._feature
         is_bucketed = bool(feature.boundaries) or self._equal_width is not None
         return (

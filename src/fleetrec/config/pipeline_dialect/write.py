@@ -1,4 +1,4 @@
-"""A pipeline as text again, so that a run leaves behind what it was made of."""
+"""Write a pipeline as text, so that a run can save its configuration."""
 
 from collections.abc import Iterator
 

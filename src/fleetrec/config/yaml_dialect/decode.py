@@ -33,7 +33,7 @@ from fleetrec.config.yaml_dialect.translate import (
 )
 from fleetrec.core.errors import ConfigError, ModelError
 
-# Gives the hyper-parameters that the model in a file knows; raises ModelError if it cannot.
+# Returns the hyper-parameters of the model in a file; raises ModelError.
 ModelOptionsOf = Callable[[Path], type[Options]]
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -66,7 +66,7 @@ def _workspace(document: Document) -> Located:
 
 
 def _substitute(value: Any, workspace: str) -> Any:
-    """Put the workspace into every string, also inside lists."""
+    """Replace ``{workspace}`` in every string, also inside lists."""
     if isinstance(value, str):
         return value.replace("{workspace}", workspace)
     if isinstance(value, list):
@@ -142,7 +142,7 @@ class _Decoder:
         phases: Section[Phase],
         datasets: Section[Dataset],
     ) -> RunOptions:
-        """Take the phases in the order of their section, whatever the order in the runner."""
+        """Decode a runner; its phases are in the order of their section, not of the runner."""
         chosen = [phase for phase in options if phase.name in runner.phases or not runner.phases]
         if has_servers(runner) and not runner.phases and len(chosen) > 1:  # as PaddleRec does
             text = f"phases: names none, so servers train the first one only, {chosen[0].name}"
@@ -264,7 +264,7 @@ class _Decoder:
     def _are_models_known(
         self, phases: Section[Phase], classes: Mapping[str, type[Options] | None]
     ) -> bool:
-        """Tell whether all phases and their models could be looked at."""
+        """Return whether all phases and their models could be loaded."""
         found = [*(phase for _, phase in phases.values()), *classes.values()]
         if not found or None in found:
             return False
@@ -287,7 +287,7 @@ class _Decoder:
             for name, field in options.model_fields.items()
             for key in (field.alias or name,)
         }
-        if are_all_known:  # else the key may belong to a model that could not be looked at
+        if are_all_known:  # else the key may belong to a model that could not be loaded
             for key in (key for key in given if key not in known):
                 self._problems.note((*at, key), f"unknown key{hint(key, {*known, 'optimizer'})}")
         models: dict[str, Options] = {}

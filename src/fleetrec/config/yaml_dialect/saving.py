@@ -15,8 +15,8 @@ LOWER_IS_BETTER = ("LOSS", "LOGLOSS", "MAE", "RMSE", "BUCKET_ERROR")
 def runner_rules(runner: Runner) -> tuple[Rule, ...]:
     """Return what a runner does after epochs, after steps, when stopped and at the end.
 
-    Of what is due at the same time, checkpoints come first: an evaluation that fails does not cost
-    the epoch before it.
+    Checkpoints are saved before evaluations that are due at the same time: a failed evaluation does
+    not lose the epoch.
     """
     stop_folder = runner.save_step_path or runner.save_checkpoint_path or RUN_FOLDER
     return (
@@ -57,7 +57,7 @@ def _rule(when: RuleWhen, do: str, path: str) -> dict[str, str]:
 
 
 def _evaluation_rules(runner: Runner) -> list[Rule]:
-    """Evaluate at intervals and at the end; then keep the best, then see whether to stop."""
+    """Evaluate at intervals and at the end; then save the best and check early stopping."""
     if runner.eval_dataset is None:
         return []
     interval = runner.eval_interval
@@ -109,7 +109,7 @@ def resume_options(runner: Runner) -> ResumeOptions:
 
 
 def warm_start_options(runner: Runner) -> WarmStartOptions:
-    """Return where weights come from before the first step, or for inference."""
+    """Return the checkpoint that is loaded before the first step, or for inference."""
     return WarmStartOptions(
         url=runner.init_model_path or runner.init_pretraining_model_path,
         requires_all=runner.init_model_path is not None,

@@ -26,7 +26,7 @@ MAX_DENSE_WIDTH = 1 << 24
 
 
 def forward_slashes(value: Any) -> Any:
-    """Let files written on Windows run here."""
+    """Accept paths written on Windows."""
     return value.replace("\\", "/") if isinstance(value, str) else value
 
 
@@ -70,7 +70,7 @@ Byte = Annotated[str, BeforeValidator(_unescaped), Field(min_length=1, max_lengt
 
 
 class Section(Options):
-    """A part of a job file: a key with nothing behind it counts as left out."""
+    """A part of a job file: a key without a value counts as missing."""
 
     @model_validator(mode="before")
     @classmethod
@@ -292,7 +292,7 @@ class TrainKeys(Section):
 
 
 class TopLevel(Section):
-    """A job file without the insides of its lists, which are decoded entry by entry."""
+    """A job file without the content of its lists, which are decoded entry by entry."""
 
     workspace: PathText | None = None
     mode: Names = Field(min_length=1)

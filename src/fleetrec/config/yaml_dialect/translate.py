@@ -1,4 +1,4 @@
-"""From the words of the YAML dialect to the words of the program."""
+"""From the keys of the YAML dialect to options."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -61,7 +61,7 @@ def dataset_problems(dataset: Dataset) -> dict[str, str]:
 
 
 def _choice_problems(dataset: Dataset) -> dict[str, str]:
-    """Return what does not go together in how samples are chosen."""
+    """Return conflicts between the keys that select samples."""
     problems = {}
     if dataset.type == "InMemoryDataset" and dataset.shuffle_rows:
         problems["shuffle_rows"] = "an InMemoryDataset shuffles all of its samples; leave it out"
@@ -112,7 +112,7 @@ def runner_notices(runner: Runner) -> dict[str, str]:
     if runner.communicator.fake_rpc or runner.communicator.rpc_retry_times is not None:
         notices["communicator"] = (
             "FLAGS_communicator_fake_rpc and FLAGS_rpc_retry_times have no effect: requests are "
-            "repeated until a server answers, and done once"
+            "retried until a server answers, and applied once"
         )
     return notices
 
@@ -152,14 +152,15 @@ def _cluster_problems(runner: Runner) -> dict[str, str]:
         and runner.distribute_strategy == "geo"
     ):
         problems["save_step_interval"] = (
-            "in geo workers learn on rows of their own; they have no checkpoint within an epoch"
+            "in geo, workers train local copies of rows; checkpoints within an epoch need another "
+            "distribute_strategy"
         )
     keys = runner.communicator
     if keys.pull_ahead and runner.distribute_strategy != "async":
         problems["communicator"] = "pull_ahead is for distribute_strategy: async"
     elif keys.pull_ahead and (keys.send_queue_size > 1 or keys.max_merge_var_num > 1):
         problems["communicator"] = (
-            "with pull_ahead one step at most is on its way; leave out "
+            "with pull_ahead at most one step is pending; remove "
             "FLAGS_communicator_send_queue_size and FLAGS_communicator_max_merge_var_num"
         )
     return problems
@@ -168,9 +169,9 @@ def _cluster_problems(runner: Runner) -> dict[str, str]:
 def dataset_options(
     dataset: Dataset, phase: Phase, *, settings: Mapping[str, Any]
 ) -> DatasetOptions:
-    """Join a data set with how its phase wants it read.
+    """Combine a data set with the reading options of its phase.
 
-    ``settings`` is the whole job file, which readers of the user's own may ask.
+    ``settings`` is the whole job file, for custom readers.
     """
     assert dataset.batch_size is not None
     dense = [dense_shape(slot) for slot in dataset.dense_slots]

@@ -1,8 +1,8 @@
-"""Which launcher's word counts where the environment has the variables of several.
+"""Precedence of launchers if the environment has variables of several.
 
 Launchers start each other: a cluster manager starts mpirun or torchrun, and any of them FleetRec's
-own supervisor. A process inherits the variables of all of them, and the innermost one knows what
-it is. So the first of these groups that is present decides:
+own supervisor. A process inherits the variables of all of them, and those of the innermost launcher
+are right. So the first of these groups that is present decides:
 
 1. FleetRec's own launchers
 2. torchrun

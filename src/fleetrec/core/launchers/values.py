@@ -42,7 +42,7 @@ def optional_number(variables: Variables, name: str, *, least: int, default: int
 def rank_and_size(
     variables: Variables, rank: str, size: str, *, advice: str = "set the variable"
 ) -> tuple[int, int]:
-    """Return which of how many processes this is."""
+    """Return the rank of this process and the number of processes."""
     count = number(variables, size, least=1, advice=advice)
     index = number(variables, rank, least=0, advice=advice)
     if index >= count:
@@ -59,7 +59,7 @@ def endpoints(variables: Variables, name: str, *, advice: str = "set the variabl
 
 
 def check_endpoints(name: str, found: Sequence[str], given: str) -> None:
-    """Refuse what is not host:port, and what occurs twice."""
+    """Raise an error for entries that are not host:port, and for duplicates."""
     for endpoint in found:
         host, _, port = endpoint.rpartition(":")
         if not host or not is_port(port):

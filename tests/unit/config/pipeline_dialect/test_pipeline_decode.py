@@ -58,7 +58,7 @@ BROKEN = {
     "a strategy that cannot run": (
         "save_checkpoints_steps: 100",
         "train_distribute: ExascaleStrategy",
-        "train_config.train_distribute: ExascaleStrategy needs a platform of its own",
+        "train_config.train_distribute: ExascaleStrategy is not supported",
     ),
     "names for a checkpoint that is not given": (
         "num_steps: 200",
@@ -82,8 +82,8 @@ BROKEN = {
     "a run without an end": (
         "num_steps: 200",
         "",
-        "train_config.num_steps: expected num_steps here or data_config.num_epochs above 0, or it "
-        "never ends",
+        "train_config.num_steps: expected num_steps here or data_config.num_epochs above 0; else "
+        "it never ends",
     ),
     "values without a rule for ids": (
         "hash_bucket_size: 1000",
@@ -179,7 +179,7 @@ def test_fields_without_effect_are_noticed(tmp_path, classes):
 def test_a_run_says_that_it_exports_nothing_unless_that_is_meant(tmp_path, classes):
     path = pipeline(tmp_path)
     (notice,) = [n for n in decode(path, classes).job.notices if "export_config" in n]
-    assert 'export_config: nothing is exported yet; exporter_type: "none"' in notice
+    assert 'export_config: nothing is exported yet; set exporter_type: "none"' in notice
     path.write_text(path.read_text() + 'export_config { exporter_type: "none" }')
     assert not [n for n in decode(path, classes).job.notices if "export_config" in n]
     path.write_text(path.read_text().replace('"none"', '"final"'))
@@ -287,7 +287,7 @@ def test_a_condition_picks_elements_by_default_values_too(tmp_path, classes):
         (
             "{}",
             ["--train_config.num_steps"],
-            "--train_config.num_steps: expected a value behind it",
+            "--train_config.num_steps: expected a value after it",
         ),
         ("{}", ["--trian_config.x=1"], "--trian_config.x=1: unknown argument; did you mean"),
         ("{}", ["--train_config.num_steps=x"], "--train_config.num_steps=x: "),

@@ -1,4 +1,4 @@
-"""``model_class: "DSSM"``: groups ``user`` and ``item``, and how alike their vectors are."""
+"""``model_class: "DSSM"``: groups ``user`` and ``item``, and the similarity of their vectors."""
 
 # Shape suffixes: B samples, D width.
 
@@ -50,7 +50,7 @@ class Model(GroupModel):
     """
 
     class Config(GroupModelOptions):
-        """What a pipeline says about the model."""
+        """Options of the model in a pipeline."""
 
         dssm: DssmMessage | None = None
 
@@ -80,7 +80,7 @@ class Model(GroupModel):
         self.scale = ScaledSimilarity() if options.scale_simi else nn.Identity()
 
     def scopes(self) -> Mapping[str, str]:
-        """Return by what names users know parts of the network."""
+        """Return the user-visible names of parts of the network."""
         return {
             "user": "user_tower",
             "item": "item_tower",

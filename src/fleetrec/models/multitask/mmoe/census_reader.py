@@ -1,4 +1,4 @@
-"""Lines of two labels and numbers, parted by commas: ``marital,income,x,x,...``."""
+"""Lines of two labels and numbers, separated by commas: ``marital,income,x,x,...``."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,7 +6,7 @@ from fleetrec.reader import ReaderBase, Sample
 
 
 class Reader(ReaderBase):
-    """The layout of the Census-Income files; they have 499 numbers, but any number will do."""
+    """The layout of the Census-Income files; they have 499 numbers; any count is accepted."""
 
     def generate_sample(self, line: str) -> Callable[[], Iterator[Sample]]:
         """Yield one sample per line."""

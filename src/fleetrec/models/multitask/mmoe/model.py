@@ -1,4 +1,4 @@
-"""Several tasks over experts that they share."""
+"""Several tasks over shared experts."""
 
 # Shape suffixes: B samples, X input width.
 
@@ -21,11 +21,11 @@ TABLE = "factors"
 
 
 class Model(base.Model):
-    """MMoE: experts that all tasks share; each task has a gate and a tower of its own.
+    """MMoE: experts shared by all tasks; each task has its own gate and tower.
 
     Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
-    Mixture-of-Experts", KDD 2018. The first sparse slots are the labels, one for each gate; a task
-    is called as its label, without ``label_``.
+    Mixture-of-Experts", KDD 2018. The first sparse slots are the labels, one for each gate; the
+    name of a task is its label without ``label_``.
     """
 
     class Config(TableOptions):

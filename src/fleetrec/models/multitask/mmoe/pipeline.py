@@ -32,7 +32,7 @@ class ExpertTower(Message):
 
 
 class MmoeMessage(Message):
-    """``mmoe``: experts that are all alike, or one by one."""
+    """``mmoe``: identical experts, or a list of them."""
 
     experts: tuple[ExpertTower, ...] = ()
     expert_dnn: Dnn | None = None
@@ -48,10 +48,10 @@ class MmoeMessage(Message):
 
 
 class Model(GroupModel):
-    """Experts that all tasks share; each task has a gate and layers of its own."""
+    """Experts shared by all tasks; each task has its own gate and layers."""
 
     class Config(GroupModelOptions):
-        """What a pipeline says about the model."""
+        """Options of the model in a pipeline."""
 
         mmoe: MmoeMessage | None = None
 
@@ -76,7 +76,7 @@ class Model(GroupModel):
         self._scored = tuple(tasks)
 
     def scopes(self) -> Mapping[str, str]:
-        """Return by what names users know parts of the network."""
+        """Return the user-visible names of parts of the network."""
         experts = {
             f"mixture.experts.{number}": f"expert_{number}"
             for number in range(len(self.mixture.experts))

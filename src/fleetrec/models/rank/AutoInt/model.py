@@ -30,7 +30,7 @@ class Model(FieldModel):
             default=None, gt=0, description="if given, must equal n_head * d_value"
         )
         dropout_rate: float = Field(
-            default=0.0, ge=0, lt=1, description="chance that an attention is dropped"
+            default=0.0, ge=0, lt=1, description="dropout probability of attention weights"
         )
 
     def __init__(self, config: Config, *, inputs: Inputs) -> None:

@@ -18,10 +18,10 @@ from fleetrec.tasks.binary import BinaryTask
 
 
 class Model(base.Model):
-    """BST: elements with their positions, and the target behind them, attend to each other.
+    """BST: self-attention over the elements with their positions, followed by the target.
 
     Chen et al., "Behavior Sequence Transformer for E-commerce Recommendation in Alibaba", DLP-KDD
-    2019. What the elements become is averaged, so that a history may have any length.
+    2019. The outputs are averaged, so that a history may have any length.
     """
 
     class Config(HistoryOptions):

@@ -24,7 +24,7 @@ from fleetrec.tasks.task import Outputs
 
 
 class Model(base.Model):
-    """DCN: a cross network beside an MLP, over vectors and dense values side by side.
+    """DCN: a cross network and an MLP in parallel, over all vectors and dense values.
 
     Wang, Fu, Fu and Wang, "Deep & Cross Network for Ad Click Predictions", ADKDD 2017.
     """
@@ -35,7 +35,7 @@ class Model(base.Model):
         cat_feat_num: Path | None = Field(
             default=None,
             description="file with a slot and its number of ids per line; each slot then has a "
-            "table of this size, 6 times the fourth root of it wide",
+            "table of this size, with a width of 6 times its fourth root",
         )
         sparse_feature_dim: int = Field(
             default=9, gt=0, description="width of an embedding without cat_feat_num"
@@ -49,7 +49,7 @@ class Model(base.Model):
         )
         dnn_use_bn: bool = Field(default=False, description="batch normalisation in the MLP")
         clip_by_norm: float = Field(
-            default=100.0, gt=0, description="largest norm of the gradient of a weight"
+            default=100.0, gt=0, description="maximum norm of the gradient of a parameter"
         )
 
     def __init__(self, config: Config, *, inputs: Inputs) -> None:
@@ -72,7 +72,7 @@ class Model(base.Model):
         return click_outputs(self.out(h_BH).squeeze(1))
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the mean log loss, and what large weights of the cross layers cost."""
+        """Return the mean log loss plus the L2 penalty of the cross layers."""
         penalty = torch.stack([weight.square().sum() for weight in self.cross.weights]).sum()
         return super().loss(outputs, batch) + self.l2_reg_cross * penalty
 
@@ -90,7 +90,7 @@ def _embeddings(config: Model.Config, slots: tuple[str, ...]) -> EmbeddingCollec
     return EmbeddingCollection(
         features=[EmbeddedFeature(feature=slot, table=f"factors.{slot}") for slot in slots],
         tables=[
-            # Id 0 stands for what is not among the counted ids.
+            # Id 0 stands for ids that are not in the file.
             config.table(f"factors.{slot}", dim_for(sizes[slot]), start, num_rows=sizes[slot] + 1)
             for slot in slots
         ],

@@ -1,4 +1,4 @@
-"""``model_class: "DCN"``: a cross network beside an MLP, and an MLP over both."""
+"""``model_class: "DCN"``: a cross network and an MLP in parallel, and an MLP over both."""
 
 # Shape suffixes: B samples, X width.
 
@@ -37,7 +37,7 @@ class Model(GroupModel):
     """The layers of rank/dcn over groups of features."""
 
     class Config(GroupModelOptions):
-        """What a pipeline says about the model."""
+        """Options of the model in a pipeline."""
 
         dcn: DcnMessage | None = None
 
@@ -56,11 +56,11 @@ class Model(GroupModel):
         self.out = scaled_linear(self.final.out_dim, config.num_class)
 
     def scopes(self) -> Mapping[str, str]:
-        """Return by what names users know parts of the network."""
+        """Return the user-visible names of parts of the network."""
         return {"deep": "deep_tower", "final": "final_dnn", "out": "output"}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Return logits and probabilities, or the number that is learnt."""
+        """Return logits and probabilities, or the predicted value of a regression."""
         deep_BX = self.deep(self.inputs.cat(batch, self._deep))
         cross_BX = self.cross(self.inputs.cat(batch, self._cross))
         return self.outputs(self.out(self.final(torch.cat([deep_BX, cross_BX], dim=1))))

@@ -14,7 +14,7 @@ from fleetrec.nn.mlp import Mlp, scaled_linear
 
 
 class Model(FieldModel):
-    """DCN V2: crosses by matrices, full or mixtures of low rank, before or beside an MLP.
+    """DCN V2: crosses by matrices, full or mixtures of low rank, before or parallel to an MLP.
 
     Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021.
@@ -28,7 +28,7 @@ class Model(FieldModel):
             default=(768, 768), description="widths of the hidden layers"
         )
         is_Stacked: bool = Field(
-            default=True, description="the MLP stands upon the crosses; beside them if false"
+            default=True, description="MLP on top of the crosses; parallel to them if false"
         )
         use_low_rank_mixture: bool = Field(
             default=False, description="mixtures of low-rank matrices instead of full ones"

@@ -1,4 +1,4 @@
-"""The network of DeepFM, whatever its vectors come from."""
+"""The network of DeepFM, independent of the source of its vectors."""
 
 # Shape suffixes: B samples, F features, W width of wide terms, D width, X width, K classes.
 

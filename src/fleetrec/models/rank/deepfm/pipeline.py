@@ -30,7 +30,7 @@ class Model(GroupModel):
     """The network of rank/deepfm over groups of features."""
 
     class Config(GroupModelOptions):
-        """What a pipeline says about the model."""
+        """Options of the model in a pipeline."""
 
         deepfm: DeepFmMessage | None = None
 
@@ -53,7 +53,7 @@ class Model(GroupModel):
         self.network = DeepFm(mlp, num_class=config.num_class, wide_dim=wide_dim, final=final)
 
     def scopes(self) -> Mapping[str, str]:
-        """Return by what names users know parts of the network."""
+        """Return the user-visible names of parts of the network."""
         return {
             "network.mlp": "deep_feature",
             "network.final": "final_dnn",
@@ -62,7 +62,7 @@ class Model(GroupModel):
         }
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Return logits and probabilities, or the number that is learnt."""
+        """Return logits and probabilities, or the predicted value of a regression."""
         terms_BFW = self.inputs.stack(batch, "wide")
         x_BFD = self.inputs.stack(batch, self._fm_group)
         logits_BK = self.network(terms_BFW, x_BFD, self.inputs.cat(batch, "deep"))

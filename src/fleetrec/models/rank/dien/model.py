@@ -19,10 +19,10 @@ from fleetrec.tasks.task import Outputs
 
 
 class Model(base.Model):
-    """DIEN: a GRU extracts interests, a second one follows those that concern the target.
+    """DIEN: a GRU extracts interests, a second one models those that are relevant to the target.
 
     Zhou et al., "Deep Interest Evolution Network for Click-Through Rate Prediction", AAAI 2019. The
-    auxiliary loss asks each interest to tell the next element from one of another sample.
+    auxiliary loss trains each interest to distinguish the next element from one of another sample.
     """
 
     class Config(HistoryOptions):
@@ -55,7 +55,7 @@ class Model(base.Model):
         return click_outputs(deep_B1.squeeze(1) + self.history.bias(batch))
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the mean log loss; in training the auxiliary loss comes on top."""
+        """Return the mean log loss; in training, plus the auxiliary loss."""
         loss = super().loss(outputs, batch)
         if not (self.training and self.auxiliary_weight):
             return loss

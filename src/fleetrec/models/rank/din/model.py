@@ -1,4 +1,4 @@
-"""A history, weighed by what it says about the target."""
+"""Deep interest network: attention of the target over a history."""
 
 # Shape suffixes: B samples, L elements, D width.
 
@@ -17,7 +17,7 @@ from fleetrec.tasks.binary import BinaryTask
 
 
 class Model(base.Model):
-    """DIN: an attention unit weighs each element of the history by the target.
+    """DIN: an attention unit weights each element of the history by the target.
 
     Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018.
     """

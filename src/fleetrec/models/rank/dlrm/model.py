@@ -1,4 +1,4 @@
-"""Dot products of embeddings and of what an MLP makes of the dense values."""
+"""Dot products of embeddings and of an MLP's output for the dense values."""
 
 # Shape suffixes: B samples, F fields, D width, P pairs.
 

@@ -36,7 +36,7 @@ class Model(GroupModel):
     """
 
     class Config(GroupModelOptions):
-        """What a pipeline says about the model."""
+        """Options of the model in a pipeline."""
 
         dlrm: DlrmMessage | None = None
 
@@ -65,11 +65,11 @@ class Model(GroupModel):
         self.out = scaled_linear(self.top.out_dim, config.num_class)
 
     def scopes(self) -> Mapping[str, str]:
-        """Return by what names users know parts of the network."""
+        """Return the user-visible names of parts of the network."""
         return {"bottom": "bot_dnn", "top": "top_dnn", "out": "output"}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Return logits and probabilities, or the number that is learnt."""
+        """Return logits and probabilities, or the predicted value of a regression."""
         dense_BX = self.inputs.cat(batch, "dense")
         bottom_BD = self.bottom(dense_BX)
         x_BFD = torch.cat([bottom_BD.unsqueeze(1), self.inputs.stack(batch, "sparse")], dim=1)

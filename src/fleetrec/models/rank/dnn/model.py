@@ -17,7 +17,7 @@ from fleetrec.tasks.binary import BinaryTask
 
 
 class Model(base.Model):
-    """DNN: sum-pooled embeddings of all slots beside the dense features, then an MLP."""
+    """DNN: an MLP over the sum-pooled embeddings of all slots and the dense features."""
 
     class Config(TableOptions):
         """Hyper-parameters of DNN."""

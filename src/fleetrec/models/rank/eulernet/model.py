@@ -25,7 +25,7 @@ class Model(FieldModel):
             default=(20, 20), min_length=1, description="products in each layer"
         )
         dropout_rate: float = Field(
-            default=0.0, ge=0, lt=1, description="chance that an input of a layer is dropped"
+            default=0.0, ge=0, lt=1, description="dropout probability of layer inputs"
         )
 
     def __init__(self, config: Config, *, inputs: Inputs) -> None:

@@ -18,7 +18,7 @@ from fleetrec.nn.linear_terms import LinearTerms
 
 
 class Model(FieldModel):
-    """FFM: an id has a vector for each field that it may meet.
+    """FFM: an id has one vector for each other field.
 
     Juan, Zhuang, Chin and Lin, "Field-aware Factorization Machines for CTR Prediction",
     RecSys 2016.

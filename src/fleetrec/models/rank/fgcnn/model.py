@@ -15,7 +15,7 @@ from fleetrec.nn.mlp import Mlp, scaled_linear
 
 
 class Model(FieldModel):
-    """FGCNN: convolutions make new fields; an MLP sees all fields and their dot products.
+    """FGCNN: convolutions generate new fields; an MLP takes all fields and their dot products.
 
     Liu et al., "Feature Generation by Convolutional Neural Network for Click-Through Rate
     Prediction", WWW 2019. An id has a vector as a field and one for the convolutions.

@@ -15,7 +15,7 @@ from fleetrec.nn.squeeze_excitation import SqueezeExcitation
 
 
 class Model(FieldModel):
-    """FiBiNET: bilinear products of all pairs, of the vectors and of those weighed by SENET.
+    """FiBiNET: bilinear products of all pairs, of the vectors and of those weighted by SENET.
 
     Huang, Zhang and Zhang, "FiBiNET: Combining Feature Importance and Bilinear Feature
     Interaction for Click-Through Rate Prediction", RecSys 2019.
@@ -32,7 +32,7 @@ class Model(FieldModel):
             default=3, gt=0, description="how much SENET narrows the number of fields"
         )
         dropout_rate: float = Field(
-            default=0.5, ge=0, lt=1, description="chance that a hidden value is dropped"
+            default=0.5, ge=0, lt=1, description="dropout probability of hidden values"
         )
         fc_sizes: tuple[int, ...] = Field(
             default=(400, 400, 400), description="widths of the hidden layers"

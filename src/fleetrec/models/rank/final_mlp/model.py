@@ -1,4 +1,4 @@
-"""Two MLPs that see the input through different gates."""
+"""Two MLPs over the input, each with its own feature gate."""
 
 # Shape suffixes: B samples, X all vectors side by side, C vectors of the context.
 
@@ -13,7 +13,7 @@ from fleetrec.nn.mlp import Mlp
 
 
 class Model(FieldModel):
-    """FinalMLP: two MLPs over differently weighed features, fused by a bilinear form.
+    """FinalMLP: two MLPs over differently gated features, fused by a bilinear form.
 
     Mao et al., "FinalMLP: An Enhanced Two-Stream MLP Model for CTR Prediction", AAAI 2023.
     """
@@ -30,13 +30,13 @@ class Model(FieldModel):
         num_heads: int = Field(default=2, gt=0, description="heads of the fusion")
         gate_sizes: tuple[int, ...] = Field(default=(64,), description="hidden widths of a gate")
         context1: tuple[str, ...] = Field(
-            default=(), description="slots that steer the first gate; a learned vector if none"
+            default=(), description="input slots of the first gate; a learned vector if none"
         )
         context2: tuple[str, ...] = Field(
-            default=(), description="slots that steer the second gate; a learned vector if none"
+            default=(), description="input slots of the second gate; a learned vector if none"
         )
         dropout_rate: float = Field(
-            default=0.0, ge=0, lt=1, description="chance that a hidden value is dropped"
+            default=0.0, ge=0, lt=1, description="dropout probability of hidden values"
         )
 
     def __init__(self, config: Config, *, inputs: Inputs) -> None:

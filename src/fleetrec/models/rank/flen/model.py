@@ -14,7 +14,7 @@ from fleetrec.nn.mlp import Mlp, scaled_linear
 
 
 class Model(FieldModel):
-    """FLEN: products between groups of fields and within them, beside an MLP.
+    """FLEN: products between groups of fields and within them, in parallel with an MLP.
 
     Chen et al., "FLEN: Leveraging Field for Scalable CTR Prediction", DLP-KDD 2020. The group of a
     slot is its name up to the last underscore: user_0 and user_1 are of one group.
@@ -26,7 +26,7 @@ class Model(FieldModel):
         sparse_feature_number: int = Field(default=100, gt=0, description="ids in a table")
         sparse_feature_dim: int = Field(default=8, gt=0, description="width of an embedding")
         dropout_rate: float = Field(
-            default=0.5, ge=0, lt=1, description="chance that a product is dropped in training"
+            default=0.5, ge=0, lt=1, description="dropout probability of products"
         )
         fc_sizes: tuple[int, ...] = Field(
             default=(64, 32), description="widths of the hidden layers"
@@ -38,7 +38,7 @@ class Model(FieldModel):
         super().__init__(fields)
         groups = [name.rpartition("_")[0] or name for name in fields.names]
         sizes = {group: groups.count(group) for group in groups}
-        # Fields of one group stand side by side.
+        # Fields of one group are adjacent.
         self.order = sorted(range(len(groups)), key=lambda f: list(sizes).index(groups[f]))
         self.linear = LinearTerms()
         self.interaction = GroupInteraction(list(sizes.values()), dropout=config.dropout_rate)

@@ -11,7 +11,7 @@ from fleetrec.nn.linear_terms import LinearTerms
 
 
 class Model(FieldModel):
-    """FM: first-order weights beside the dot products of all pairs of vectors.
+    """FM: first-order weights plus the dot products of all pairs of vectors.
 
     Rendle, "Factorization Machines", ICDM 2010.
     """

@@ -22,7 +22,7 @@ class Model(GroupModel):
     """Wide terms and the products of all pairs of vectors."""
 
     class Config(GroupModelOptions):
-        """What a pipeline says about the model."""
+        """Options of the model in a pipeline."""
 
         fm: FmMessage | None = None
 
@@ -40,7 +40,7 @@ class Model(GroupModel):
         self.fm = FactorizationMachine()
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Return logits and probabilities, or the number that is learnt."""
+        """Return logits and probabilities, or the predicted value of a regression."""
         first_B = self.linear(self.inputs.stack(batch, "wide").squeeze(2))
         logit_B = first_B + self.fm(self.inputs.stack(batch, "deep"))
         return self.outputs(logit_B.unsqueeze(1))

@@ -12,7 +12,7 @@ from fleetrec.nn.mlp import Mlp, scaled_linear
 
 
 class Model(FieldModel):
-    """FNN: an MLP over weight and vector of each field, which a factorization machine began.
+    """FNN: an MLP over weight and vector of each field, initialized from a factorization machine.
 
     Zhang, Du and Wang, "Deep Learning over Multi-field Categorical Data", ECIR 2016.
     """

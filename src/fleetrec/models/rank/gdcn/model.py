@@ -15,7 +15,7 @@ from fleetrec.nn.mlp import Mlp, scaled_linear
 
 
 class Model(FieldModel):
-    """GDCN: crosses that a gate weighs, beside an MLP or below it.
+    """GDCN: gated crosses, parallel to an MLP or below it.
 
     Wang et al., "Towards Deeper, Lighter and Interpretable Cross Network for CTR Prediction",
     CIKM 2023.
@@ -25,14 +25,15 @@ class Model(FieldModel):
         """Hyper-parameters of GDCN."""
 
         structure: Literal["parallel", "stacked"] = Field(
-            default="parallel", description="MLP beside the crosses (GDCN-P) or upon them (GDCN-S)"
+            default="parallel",
+            description="MLP parallel to the crosses (GDCN-P) or on top of them (GDCN-S)",
         )
         cross_num: int = Field(default=3, gt=0, description="number of gated cross layers")
         fc_sizes: tuple[int, ...] = Field(
             default=(400, 400, 400), description="widths of the hidden layers"
         )
         dropout_rate: float = Field(
-            default=0.0, ge=0, lt=1, description="chance that a hidden value is dropped"
+            default=0.0, ge=0, lt=1, description="dropout probability of hidden values"
         )
 
     def __init__(self, config: Config, *, inputs: Inputs) -> None:

@@ -1,4 +1,4 @@
-"""Blocks that multiply by masks made from the input."""
+"""Blocks that multiply by masks computed from the input."""
 
 # Shape suffixes: B samples, E all vectors side by side, X width before the MLP.
 
@@ -15,7 +15,7 @@ from fleetrec.nn.mlp import Mlp, scaled_linear
 
 
 class Model(FieldModel):
-    """MaskNet: mask blocks beside each other or one upon the other, then an MLP.
+    """MaskNet: parallel or stacked mask blocks, then an MLP.
 
     Wang, She and Zhang, "MaskNet: Introducing Feature-Wise Multiplication to CTR Ranking Models by
     Instance-Guided Mask", DLP-KDD 2021.
@@ -25,12 +25,12 @@ class Model(FieldModel):
         """Hyper-parameters of MaskNet."""
 
         structure: Literal["parallel", "serial"] = Field(
-            default="parallel", description="blocks beside each other, or one upon the other"
+            default="parallel", description="parallel or stacked blocks"
         )
         num_blocks: int = Field(default=3, gt=0, description="number of blocks")
         block_dim: int = Field(default=64, gt=0, description="width of a block's output")
         reduction_ratio: float = Field(
-            default=1.0, gt=0, description="inner width of a mask, in widths of the input"
+            default=1.0, gt=0, description="inner width of a mask, as a multiple of the input width"
         )
         fc_sizes: tuple[int, ...] = Field(
             default=(64, 32), description="widths of the hidden layers over the blocks"

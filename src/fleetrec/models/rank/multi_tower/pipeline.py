@@ -31,7 +31,7 @@ class Model(GroupModel):
     """Each group has batch normalisation and an MLP; a final MLP takes their outputs."""
 
     class Config(GroupModelOptions):
-        """What a pipeline says about the model."""
+        """Options of the model in a pipeline."""
 
         multi_tower: MultiTowerMessage | None = None
 
@@ -51,13 +51,13 @@ class Model(GroupModel):
         self.out = scaled_linear(self.final.out_dim, config.num_class)
 
     def scopes(self) -> Mapping[str, str]:
-        """Return by what names users know parts of the network."""
+        """Return the user-visible names of parts of the network."""
         towers = {f"towers.{number}": name for number, name in enumerate(self._names)}
         norms = {f"norms.{number}": f"{name}_fea_bn" for number, name in enumerate(self._names)}
         return {**towers, **norms, "final": "final_dnn", "out": "output"}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Return logits and probabilities, or the number that is learnt."""
+        """Return logits and probabilities, or the predicted value of a regression."""
         parts = [
             tower(norm(self.inputs.cat(batch, name)))
             for name, norm, tower in zip(self._names, self.norms, self.towers, strict=True)

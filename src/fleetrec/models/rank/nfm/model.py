@@ -19,7 +19,7 @@ from fleetrec.tasks.task import Outputs
 
 
 class Model(FieldModel):
-    """NFM: an MLP over the pooled products of all pairs, beside first-order weights.
+    """NFM: an MLP over the pooled products of all pairs, plus first-order weights.
 
     He and Chua, "Neural Factorization Machines for Sparse Predictive Analytics", SIGIR 2017.
     """
@@ -34,9 +34,9 @@ class Model(FieldModel):
         use_batchnorm: bool = Field(
             default=False, description="normalise the pooled products and the hidden layers"
         )
-        use_dropout: bool = Field(default=False, description="drop values in training")
+        use_dropout: bool = Field(default=False, description="use dropout")
         dropout_prob: float = Field(
-            default=0.9, ge=0, lt=1, description="chance that a value is dropped"
+            default=0.9, ge=0, lt=1, description="dropout probability of values"
         )
         loss_type: Literal["log_loss", "square_loss"] = Field(
             default="log_loss", description="of the logit, or of the probability"
@@ -69,7 +69,7 @@ class Model(FieldModel):
         return click_outputs(first_B + self.out(self.mlp(pooled_BD)).squeeze(1))
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the mean loss of the chosen type, and what the first-order weights cost."""
+        """Return the mean loss of the chosen type plus the penalty of the first-order weights."""
         if self.loss_type == "log_loss":
             return super().loss(outputs, batch)
         labels_B = batch.label(self.fields.label)

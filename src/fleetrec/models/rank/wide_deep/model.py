@@ -1,4 +1,4 @@
-"""A linear model beside a deep one."""
+"""A linear model and a deep one, trained jointly."""
 
 # Shape suffixes: B samples, X input width.
 

@@ -30,12 +30,12 @@ class WideAndDeepMessage(Message):
 class Model(GroupModel):
     """Wide terms and an MLP, added up, or the input of one more MLP.
 
-    Of two optimizers the first moves the wide part alone; of three the second moves the tables of
-    the deep part.
+    Of two optimizers, the first updates the wide part only; of three, the second updates the tables
+    of the deep part.
     """
 
     class Config(GroupModelOptions):
-        """What a pipeline says about the model."""
+        """Options of the model in a pipeline."""
 
         wide_and_deep: WideAndDeepMessage | None = None
 
@@ -61,11 +61,11 @@ class Model(GroupModel):
         self.out = scaled_linear(last.out_dim, config.num_class)
 
     def scopes(self) -> Mapping[str, str]:
-        """Return by what names users know parts of the network."""
+        """Return the user-visible names of parts of the network."""
         return {"mlp": "deep_feature", "final": "final_dnn", "out": "output"}
 
     def optimizer_of(self, variable: str, *, num_optimizers: int) -> int:
-        """Keep the wide part, the tables of the deep part and the rest apart, as far as it goes."""
+        """Assign the wide part, the deep tables and the rest to up to three optimizers."""
         tables = self.inputs.embeddings.tables
         if variable in tables and tables[variable].optimizer_group == 0:
             return 0
@@ -73,7 +73,7 @@ class Model(GroupModel):
         return 1 if is_of_inputs else num_optimizers - 1
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Return logits and probabilities, or the number that is learnt."""
+        """Return logits and probabilities, or the predicted value of a regression."""
         wide_BW = self.inputs.stack(batch, WIDE).sum(dim=1)
         h_BX = self.mlp(self.inputs.cat(batch, DEEP))
         if self.final is None:

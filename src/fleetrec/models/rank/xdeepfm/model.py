@@ -1,4 +1,4 @@
-"""Compressed interaction network beside an MLP."""
+"""Compressed interaction network and MLP in parallel."""
 
 # Shape suffixes: B samples, F fields, D width.
 
