@@ -27,7 +27,7 @@ def cut_lines(text: Buffer, begin: int, max_lines: int) -> tuple[int, int]:
         and the number of newlines taken.
 
     Raises:
-        ValueError: ``begin`` lies behind the end of the text.
+        ValueError: ``begin`` is after the end of the text.
     """
 
 def write_examples(
@@ -47,7 +47,7 @@ def write_examples(
         num_samples: How many there are.
 
     Raises:
-        ValueError: The sizes do not fit.
+        ValueError: The sizes do not match.
     """
 
 def add_bias_relu(x: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> None:
@@ -72,7 +72,7 @@ def bias_relu_backward(
         bias_grad: Receives the gradient of the bias.
 
     Raises:
-        ValueError: The shapes do not fit.
+        ValueError: The shapes do not match.
     """
 
 def add_bias_relu_dot(
@@ -104,7 +104,7 @@ def bias_relu_dot_backward(
         weight_grad: Receives the gradient of the weights.
 
     Raises:
-        ValueError: The shapes do not fit.
+        ValueError: The shapes do not match.
     """
 
 def has_tiles() -> bool:
@@ -149,7 +149,7 @@ def count_predictions(
         sums: Of log loss, prediction, label, absolute error and squared error.
 
     Raises:
-        ValueError: The sizes do not fit.
+        ValueError: The sizes do not match.
     """
 
 def select_rows(
@@ -208,7 +208,7 @@ def parse_id_cells(
     """Return the ids of all cells, where the list of each cell starts and ends, and weights.
 
     Integers of -2^63 .. 2^64-1 are ids themselves, other text is hashed; with ``prefix`` all text
-    is hashed behind it. Empty values are left out. A weight stands behind the last
+    is hashed after it. Empty values are left out. A weight follows the last
     ``weight_separator`` of a value; without one it is 1.
 
     Raises:
@@ -334,7 +334,7 @@ class WireParser:
     """Turns wire text into arrays. Threads may share one: it keeps nothing between calls.
 
     A line is a sample: for each dense slot, then for each sparse slot, the number of its values and
-    the values, parted by blanks or tabs. Values are as in ``SlotParser``. A count of 0 is a slot
+    the values, separated by blanks or tabs. Values are as in ``SlotParser``. A count of 0 is a slot
     that is missing; a dense slot has all its values or none.
     """
 
@@ -358,9 +358,9 @@ class WireParser:
 class SvmParser:
     """Turns the text of libsvm or libffm into arrays; threads may share one.
 
-    A line is a sample: its label, then ``index:value`` or ``field:index:value``, parted by blanks
-    or tabs. An index is an id, its value the weight of the id. What follows a token that begins
-    with ``#`` is not read; an empty line is a sample in which everything is missing.
+    A line is a sample: its label, then ``index:value`` or ``field:index:value``, separated by
+    blanks or tabs. An index is an id, its value the weight of the id. Text from a token that begins
+    with ``#`` on is not read; an empty line is a sample in which everything is missing.
     """
 
     def __init__(
@@ -377,7 +377,7 @@ class SvmParser:
         Args:
             label: Name of the label, for messages.
             is_dense_label: The label is the one dense slot, of width 1; else the first sparse one.
-            slots: The sparse slots behind the label: the fields, or the one that holds all ids.
+            slots: The sparse slots after the label: the fields, or the one that holds all ids.
             has_fields: Tokens name their field.
             padding: The id, or the number, of a slot that a line lacks.
 
@@ -416,11 +416,11 @@ def cut_records(data: Buffer, begin: int, max_records: int) -> tuple[int, int]:
 
     Raises:
         RecordError: The length of a record does not fit its checksum.
-        ValueError: ``begin`` lies behind the end of the data.
+        ValueError: ``begin`` is after the end of the data.
     """
 
 def find_record(data: Buffer, begin: int) -> int | None:
-    """Find the first whole TFRecord at or behind ``begin``, known by both its checksums."""
+    """Find the first whole TFRecord at or after ``begin``, recognised by both its checksums."""
 
 @final
 class ExampleParser:
@@ -485,7 +485,7 @@ class Table:
             guards: Any of l2, clip_value, clip_norm, min_weight, max_weight.
             admission: Kind (always, count, probability, score), its threshold, and the weights of
                 a show without and with a click in a score.
-            buckets: First and behind the last that are held here; a snapshot that is read leaves
+            buckets: Range [first, end) that is held here; a snapshot that is read leaves
                 the others out.
 
         Raises:
@@ -552,18 +552,18 @@ class Table:
         clicks: npt.NDArray[np.float32] | None = None,
         last_seen: npt.NDArray[np.uint32] | None = None,
     ) -> None:
-        """Add rows to those there are; what is not given is as in a new row.
+        """Add rows; columns that are not given are as in a new row.
 
         Raises:
-            ValueError: Shapes do not fit, or an id is out of range: nothing has changed; or an id
+            ValueError: Shapes do not match, or an id is out of range: nothing has changed; or an id
                 has a row already: those before it are added.
         """
 
     def clear(self) -> None:
-        """Forget all rows and counters; the next snapshot is a base."""
+        """Remove all rows and counters; the next snapshot is a base."""
 
     def restore_counts(self, *, created: int, evicted: int) -> None:
-        """Go on counting rows made and evicted from here."""
+        """Set the counts of created and evicted rows, to continue from them."""
 
     def evict_unseen(self, *, before: int) -> npt.NDArray[np.int64]:
         """Remove rows and counters last seen before an event time; return the ids of the rows."""
@@ -571,7 +571,7 @@ class Table:
     def evict_low_scores(
         self, *, decay: float, threshold: float, show_weight: float, click_weight: float
     ) -> npt.NDArray[np.int64]:
-        """Fade shows and clicks, then remove rows that score too little; return their ids."""
+        """Decay shows and clicks, then remove rows below the threshold; return their ids."""
 
     def evict_beyond(self, *, capacity: int) -> npt.NDArray[np.int64]:
         """Remove the least recently seen rows until ``capacity`` are left; return their ids."""
@@ -684,7 +684,7 @@ class BatchLookup:
         """Return how many ids each sample has in a sequence."""
 
     def pad(self, sequence: int, vectors: npt.NDArray[np.float32]) -> None:
-        """Write a sequence as [samples, length, dim], zeros behind the end of a list."""
+        """Write a sequence as [samples, length, dim], padded with zeros."""
 
     def gather(self, sequence: int, vectors: npt.NDArray[np.float32]) -> None:
         """Write the vectors of all lists of a sequence back to back, [ids, dim]."""
@@ -778,7 +778,7 @@ class Cut:
     ) -> dict[str, Any]:
         """Write the table as it was at the cut, once; see table-snapshot.md.
 
-        Other threads may go on changing the table. They wait while 256 KB of rows are
+        Other threads may change the table meanwhile. They wait while 256 KB of rows are
         read, never for a file. The cut is released afterwards, also after an error.
 
         Args:
@@ -787,9 +787,9 @@ class Cut:
             num_shards: Files, written side by side; from 1 to 1024.
             lsn: Number of the last log record that the table contains.
             sync: Wait until the files are on the disk.
-            shards: First and behind the last that are written here, if others write the rest.
+            shards: Range [first, end) that is written here, if others write the rest.
             num_threads: How many files are written at a time. None: one per core, which is for
-                when no training goes on.
+                when nothing is trained.
 
         Returns:
             rows, tombstones, candidates, bytes, version, fingerprint, lsn, crcs.
@@ -885,7 +885,7 @@ class LogRecord:
     ) -> None:
         """Add what a lookup counted and ``apply_keeping_grads`` applied; copied when appended.
 
-        Append the record before the lookup goes on to another batch.
+        Append the record before the next batch is looked up.
 
         Args:
             lookup: Kept alive by the record.
@@ -951,7 +951,7 @@ def replay_log(
     after_lsn: int = 0,
     torn_tail: Literal["keep", "truncate"] = "keep",
 ) -> dict[str, Any]:
-    """Apply the records behind ``after_lsn``; gives the tables that were logged, bit for bit.
+    """Apply the records after ``after_lsn``; the result equals the logged tables, bit for bit.
 
     Args:
         tables: Those of the log, in its order, as they were after record ``after_lsn``.

@@ -126,12 +126,12 @@ def test_an_interrupted_job_is_resumed_where_it_was(tmp_path, unbroken):
         supervisor.send_signal(signal.SIGINT)
         output, _ = supervisor.communicate(timeout=300)
     assert supervisor.returncode == 130, output
-    assert "go on with the same command and --resume" in output
+    assert "resume with the same command and --resume" in output
     assert not any(is_running(pid) for pid in pids)
     assert not (tmp_path / "ckpt/1").exists()
     done = run_job(tmp_path, "-m", "config.yaml", "--resume")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "goes on after step" in (tmp_path / "logs/worker.0").read_text()
+    assert "continues after step" in (tmp_path / "logs/worker.0").read_text()
     assert tensors_of(tmp_path / "ckpt/1") == unbroken
 
 
@@ -284,7 +284,7 @@ def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
                 "save_step_interval": 2,
             },
             2,
-            "no checkpoint within an epoch",
+            "checkpoints within an epoch need another",
         ),
         ({"communicator": {"pull_ahead": 1}}, 2, "pull_ahead is for distribute_strategy: async"),
         (

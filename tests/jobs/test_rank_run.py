@@ -87,7 +87,7 @@ def test_a_stopped_job_saves_itself_and_goes_on(tmp_path, data, unbroken):
         supervisor.send_signal(signal.SIGINT)
         output, _ = supervisor.communicate(timeout=200)
     assert supervisor.returncode == 130, output
-    assert "go on with the same command and --resume" in output
+    assert "resume with the same command and --resume" in output
     for pid in pids:
         wait_until_gone(pid)
     done = subprocess.run(

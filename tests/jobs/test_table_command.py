@@ -275,7 +275,7 @@ def test_a_file_of_something_else_is_not_imported(tmp_path):
 
 def test_an_import_replaces_nothing(tmp_path):
     source = write_rows(tmp_path / "rows.parquet")
-    with pytest.raises(CheckpointError, match="is there already"):
+    with pytest.raises(CheckpointError, match="exists already"):
         import_file(source, Path("ckpt"), table="t")
 
 

@@ -133,7 +133,7 @@ def test_a_worker_that_pulls_ahead_and_is_killed_trains_every_sample_once(tmp_pa
             cluster.kill_worker(1)
             cluster.start_worker(1, job, mode="async")
         cluster.wait()
-        assert "goes on after step" in cluster.log_of("worker.1")
+        assert "continues after step" in cluster.log_of("worker.1")
     ours, theirs = (load_weights(tmp_path / name / "ckpt" / "1") for name in ("ahead", "alone"))
     counted = [name for name in theirs if name.endswith("/shows")]
     assert counted

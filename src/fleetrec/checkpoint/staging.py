@@ -1,6 +1,6 @@
 """A folder that is being written, and how it becomes visible in one step.
 
-Local folders are written as a hidden sibling that is renamed. Storage behind URLs mostly has no
+Local folders are written as a hidden sibling that is renamed. storage at URLs mostly has no
 rename: there the files are in a unique folder below it, which the manifest names, and the manifest
 is written last. docs/formats/checkpoint.md describes both.
 """

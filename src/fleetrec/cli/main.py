@@ -62,7 +62,7 @@ def run(
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", "--continue_train", help="Go on from the last checkpoint of this run."
+            "--resume", "--continue_train", help="Resume from the last checkpoint of this run."
         ),
     ] = False,
     log_dir: Annotated[

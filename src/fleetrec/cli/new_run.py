@@ -18,7 +18,7 @@ def check_new_run(run: RunOptions) -> None:
         if found:
             raise ConfigError(
                 [
-                    f"model_dir {folder} holds {storage.name_of(found[0])} of an earlier run; go "
-                    f"on with {run.resume.flag}, or choose another folder with --model_dir"
+                    f"model_dir {folder} holds {storage.name_of(found[0])} of an earlier run; "
+                    f"resume with {run.resume.flag}, or choose another folder with --model_dir"
                 ]
             )

@@ -35,7 +35,7 @@ def train_eval(  # noqa: PLR0913
     pipeline_config_path: JobOption = None,
     continue_train: Annotated[
         bool,
-        typer.Option("--continue_train", "--resume", help="Go on from the newest checkpoint."),
+        typer.Option("--continue_train", "--resume", help="Resume from the newest checkpoint."),
     ] = False,
     model_dir: ModelDir = None,
     train_input_path: Annotated[

@@ -36,7 +36,7 @@ def plan(  # noqa: PLR0913
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print where tables go on a number of ranks, what a step costs, and how it scales.
+    """Print the placement of tables on a number of ranks, the time of a step, and how it scales.
 
     Example: fleetrec plan rank/dnn --ranks 8 --memory 64GB
     """

@@ -72,7 +72,7 @@ def run_process(
         except StoppedError as error:
             logger.warning("%s", error)
             if owns_folder:
-                logger.warning("go on with the same command and %s", run.resume.flag)
+                logger.warning("resume with the same command and %s", run.resume.flag)
             raise KeyboardInterrupt from error
         if owns_folder:
             log_finish(run, folder, outputs)

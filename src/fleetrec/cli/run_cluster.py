@@ -47,7 +47,7 @@ def run_cluster(
         finally:
             write_report(folder, run)
         if outcome.was_stopped and run.kind == "train":
-            logger.warning("stopped; go on with the same command and %s", run.resume.flag)
+            logger.warning("stopped; resume with the same command and %s", run.resume.flag)
         exit_on_failure(outcome, log_dir)
         log_finish(run, folder, outputs)
     delete_server_state(folder, keep=None)

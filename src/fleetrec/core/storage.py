@@ -169,7 +169,7 @@ def size_of(url: str) -> int:
 
 
 def open_read(url: str, **options: Any) -> BinaryIO:
-    """Open a file for reading; ``options`` are those of fsspec, for files behind URLs."""
+    """Open a file for reading; ``options`` are those of fsspec, for files at URLs."""
     if is_local(url):
         return local_path(url).open("rb")
     return open_remote(url, **options)

@@ -1,4 +1,4 @@
-"""Decoded samples that are not a batch yet."""
+"""Blocks of decoded samples, from which batches are built."""
 
 import dataclasses
 import math
@@ -32,7 +32,7 @@ class SlotCounts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Some samples: what a batch holds, and what was counted while they were read.
+    """Some samples: the data of a batch, and counts of features.
 
     ``sides`` are further sides, which a stage adds when the samples of a batch are final.
 

@@ -53,7 +53,7 @@ class TableChunk(RowChunk):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RowValues:
-    """The features of the rows of one chunk, and what was found beside them."""
+    """The features of the rows of one chunk, and counts of present values."""
 
     values: FeatureValues
     undeclared: tuple[str, ...] = ()

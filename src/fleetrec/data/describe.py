@@ -1,4 +1,4 @@
-"""What is in a data set: coverage, cardinality, lengths and ranges of every feature."""
+"""Statistics of a data set: coverage, cardinality, lengths and ranges of every feature."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ MAX_LENGTH = 64  # longer lists share the last bar
 
 
 class Cardinality:
-    """Counts different ids: exactly while they are few, then within about a percent.
+    """Counts unique ids: exactly up to a limit, then within about one percent.
 
     The estimate is HyperLogLog (Flajolet et al., 2007) over a mixed 64-bit id.
     """
@@ -82,7 +82,7 @@ class FeatureStats:
 
     @property
     def rate(self) -> float | None:
-        """Return the share of ones where every sample has 0 or 1: a label."""
+        """Return the share of ones if every sample has 0 or 1, as a label does."""
         is_label = self.kind == "sparse" and self.shortest == self.longest == 1 and self.high <= 1
         return self.total / max(1, self.num_values) if is_label else None
 

@@ -1,4 +1,4 @@
-"""Which files hold the data, on this machine or behind a URL."""
+"""The files of a data set, on this machine or at a URL."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ from fleetrec.core.remote_files import file_system
 
 T = TypeVar("T")
 
-MARKERS = ("_SUCCESS",)  # files by which other programs say that a folder is complete
+MARKERS = ("_SUCCESS",)  # markers by which other programs mark a folder as complete
 READ_AHEAD_BYTES = 1 << 23
 
 
@@ -47,7 +47,7 @@ class DataFile:
     def open(self, *, in_order: bool = True) -> BinaryIO:
         """Open the bytes as they are stored.
 
-        Not in order means that only some stretches will be read, which nothing is read ahead of.
+        Without ``in_order`` only some ranges will be read, so nothing is read ahead.
         """
         if not self.is_remote:
             return storage.open_read(self.path)
@@ -60,7 +60,7 @@ class DataFile:
 
 @contextlib.contextmanager
 def storage_errors(path: str, *, doing: str) -> Iterator[None]:
-    """Say in one line what went wrong with a data file."""
+    """Re-raise storage errors of a data file as one line."""
     try:
         with storage.storage_errors(path, doing=doing, kind=DataError):
             yield
@@ -100,7 +100,7 @@ def shuffled_files(files: Sequence[T], *, seed: int, epoch: int) -> tuple[T, ...
 
 
 def fingerprint(files: Sequence[DataFile]) -> str:
-    """Return a digest of names and sizes, to notice that the data of a run has changed."""
+    """Return a digest of names and sizes, to detect that the data of a run has changed."""
     listing = "\n".join(f"{file.name}\t{file.num_bytes}" for file in files)
     return hashlib.sha256(listing.encode()).hexdigest()
 

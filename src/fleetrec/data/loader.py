@@ -43,10 +43,10 @@ class Loader:
     every epoch, unless ``shuffle`` is False: then the caller orders them. ``stage`` adds further
     sides to the batches.
 
-    Without a ``thread_num``, rows are decoded between the steps, text by all threads that compute:
-    these work together in each part of a step, and a thread that decoded ahead would take a
-    processor from one of them while all the others wait for it. If another device computes
-    (``decode_ahead``), one thread decodes ahead.
+    Without a ``thread_num``, rows are decoded between the steps, text by all compute threads: these
+    synchronise in each part of a step, and a thread that decoded ahead would take a core from one
+    of them while all others wait for it. If another device computes (``decode_ahead``), one thread
+    decodes ahead.
     """
 
     def __init__(  # noqa: PLR0913 (what is read, by whom, and what is made of it)
@@ -112,10 +112,10 @@ class Loader:
     def epoch(
         self, epoch: int, *, start: Cursor | None = None, event_time: int | None = None
     ) -> Iterator[Iterator[Batch]]:
-        """Give the batches of one epoch from ``start`` on; leaving the block stops the threads.
+        """Yield an iterator of the batches of one epoch; leaving the block stops the threads.
 
-        Samples that carry no time of their own happened at ``event_time``; without one, every epoch
-        counts as a day.
+        ``event_time`` is the time of samples that have none; by default, every epoch counts as a
+        day.
         """
         start = start or Cursor()
         with contextlib.ExitStack() as stack:

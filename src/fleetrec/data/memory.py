@@ -13,7 +13,7 @@ from fleetrec.data.decode import Decoded
 
 
 class Exchange(Protocol):
-    """How workers pass samples to each other."""
+    """Exchanges samples between workers."""
 
     index: int
     count: int

@@ -24,7 +24,7 @@ class LineParser(Protocol):
 
 
 class ParsedLines:
-    """What all sources with a native parser of lines have in common."""
+    """Base class of sources with a native parser of lines."""
 
     options: DatasetOptions
     num_threads: int
@@ -35,7 +35,7 @@ class ParsedLines:
         return read_text(file_slice, offset=offset, row=row)
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
-        """Return the first line behind a fraction of the file."""
+        """Return the first line after a fraction of the file."""
         return cut_text(file, fraction)
 
     def decode(self, chunks: Sequence[RowChunk]) -> Block:

@@ -16,7 +16,7 @@ from fleetrec.data.text import decompressed
 
 CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 600
-GRACE_S = 5.0  # for a program to end when it was asked to, or has closed its output
+GRACE_S = 5.0  # for a program to exit after SIGTERM, or after closing its output
 POLL_S = 0.01
 
 
@@ -64,7 +64,7 @@ class Program:
         self._process.stdout.close()
 
     def buffers(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the output as it comes, and how many stored bytes of the file are used so far.
+        """Yield the output in buffers, and how many stored bytes of the file are used so far.
 
         Raises DataError if the program or its input fails.
         """

@@ -1,4 +1,4 @@
-"""Warns of features that do not occur as declared."""
+"""Warnings about features that do not occur as declared."""
 
 import collections
 from collections.abc import Iterable, Sequence

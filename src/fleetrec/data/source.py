@@ -1,4 +1,4 @@
-"""What a format is: how rows are read from a file, and how rows become samples.
+"""The base class of formats: reads rows from a file and decodes them to samples.
 
 To add one, write ``data/sources/<name>.py`` with ``class X(Source, name="<name>")``. Reading and
 decoding are separate because one thread reads a file in order while several decode.
@@ -45,7 +45,7 @@ class RowChunk(ABC):
 
     file_slice: FileSlice
     first_row: int  # index within the slice
-    end: int  # the position behind it, in the unit of the format
+    end: int  # the position after it, in the unit of the format
     fraction: float  # of the slice, up to the end of this chunk
     is_whole_batch: bool = False  # the chunk is a batch of its own, whatever its size
 
@@ -120,7 +120,7 @@ class Source(ABC):
         """
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
-        """Return the position of the first row behind a fraction of a file.
+        """Return the position of the first row after a fraction of a file.
 
         None if the format can only be read from the beginning. A cut at 0 is 0, and the same
         fraction always gives the same position.

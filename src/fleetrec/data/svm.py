@@ -1,4 +1,4 @@
-"""What libsvm and libffm have in common: a label, then ids with weights."""
+"""Common parts of libsvm and libffm: a label, then ids with weights."""
 
 from fleetrec._native import SvmParser
 from fleetrec.config.job import DatasetOptions

@@ -97,7 +97,7 @@ def chunks_of(
 
 
 def cut_text(file: DataFile, fraction: float) -> int | None:
-    """Return the first line that begins behind a fraction of the bytes; not in compressed files."""
+    """Return the first line that begins after a fraction of the bytes; not in compressed files."""
     if file.is_gzip:
         return None
     wanted = int(file.num_bytes * fraction)

@@ -118,7 +118,7 @@ class Windows:
 
 
 def _cursor(window: _Window, samples: int) -> Cursor:
-    """Return the position behind the samples that were taken from a window."""
+    """Return the position after the samples that were taken from a window."""
     if window.num_left:
         return dataclasses.replace(window.begin, samples=samples, skip=window.taken)
     return dataclasses.replace(window.end, samples=samples)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class EmbeddingCollection(nn.Module):
-    """The embeddings of a model. Rows live in stores, not in the module.
+    """The embeddings of a model. Rows are kept in stores, not in the module.
 
     The vectors of a batch are looked up before the model runs (``Batch.embedded``), all features
     of one width together, so that they can be fetched early, from another process, or be the
@@ -42,7 +42,7 @@ class EmbeddingCollection(nn.Module):
 
     @property
     def out_dim(self) -> int:
-        """Return the width of all pooled vectors of a sample together."""
+        """Return the total width of the pooled vectors of a sample."""
         return sum(group.width for group in self.groups.values() if group.side == SAMPLE)
 
     def dim_of(self, feature: EmbeddedFeature) -> int:
@@ -76,7 +76,7 @@ class EmbeddingCollection(nn.Module):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sequence:
-    """The vectors of one list per sample, zeros behind its end; L is at least 1."""
+    """The vectors of one list per sample, padded with zeros; L is at least 1."""
 
     x_BLD: Tensor
     lengths_B: Tensor
@@ -108,14 +108,14 @@ class Embedded:
         )
 
     def cat(self, names: Iterable[str] | None = None) -> Tensor:
-        """Return pooled vectors next to each other, x_BE: all of the samples, or those named."""
+        """Concatenate pooled vectors, x_BE: all of the sample side, or the named ones."""
         parts = self._matrices() if names is None else self._slices(names)
         if not parts:
             raise ValueError("there are no pooled vectors to concatenate")
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def stack(self, names: Iterable[str] | None = None) -> Tensor:
-        """Return pooled vectors as x_BFD: all of the samples, or those named, of one width."""
+        """Stack pooled vectors of equal width, x_BFD: all of the sample side, or the named ones."""
         chosen = self._sample_names() if names is None else list(names)
         columns = [_named(self.collection.columns, name, "pooled") for name in chosen]
         dims = {place.end - place.begin for place in columns}

@@ -17,7 +17,7 @@ def row_gradient_squares(
 ) -> float:
     """Return the sum of squares over the gradients of all rows, summed per feature and id.
 
-    ``vectors`` are what was looked up, with their gradients.
+    ``vectors`` are the looked-up vectors, with gradients.
     """
     total = 0.0
     for key, group in collection.groups.items():
@@ -51,7 +51,7 @@ def _pooled(jagged: Jagged, feature: EmbeddedFeature, grad_BD: Tensor) -> Tensor
 
 
 def _sequence(jagged: Jagged, lengths_B: Tensor, grad_BLD: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the ids that count, the last of each list, and grads_ND."""
+    """Return the last ids of each list, up to the maximum length, and grads_ND."""
     all_B = jagged.lengths()
     from_end_N = torch.repeat_interleave(jagged.offsets[1:], all_B) - torch.arange(
         len(jagged.values)

@@ -14,10 +14,10 @@ Combiner = Literal["sum", "mean", "sqrtn", "none"]
 class EmbeddedFeature:
     """A feature that is looked up in a table; features may share a table.
 
-    The rows of a list are pooled into one vector, or with the combiner ``none`` stay apart as a
-    sequence; of a list longer than ``max_length`` the last ids count. ``side`` is the side of the
-    batch that has the feature. ``name`` is what the model calls the vectors: the feature, unless
-    the same one is pooled twice, is two sequences, or comes on two sides.
+    The rows of a list are pooled into one vector, or with the combiner ``none`` form a sequence; of
+    a list longer than ``max_length`` only the last ids are used. ``side`` is the side of the batch
+    that has the feature. ``name`` is the name of the vectors in the model: by default that of the
+    feature. Set it if a feature is used more than once.
     """
 
     feature: str
@@ -72,7 +72,7 @@ class LookupGroup:
 
     @property
     def width(self) -> int:
-        """The width of all pooled vectors of a sample together."""
+        """The total width of the pooled vectors of a sample."""
         return len(self.pooled) * self.dim
 
 

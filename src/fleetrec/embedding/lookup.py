@@ -18,7 +18,7 @@ from fleetrec.features.values import KeyedIds
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LookedUp:
-    """What ``Batch.embedded`` will hold, and by group the lookups that take gradients back."""
+    """The content of ``Batch.embedded``, and by group the lookups that apply gradients."""
 
     vectors: Mapping[str, Tensor]
     lookups: Mapping[str, BatchLookup]
@@ -66,7 +66,7 @@ class Lookup:
         self._tables.release(looked_up.lookups)
 
     def _vectors(self, lookups: Mapping[str, BatchLookup], *, training: bool) -> dict[str, Tensor]:
-        """Return what ``Batch.embedded`` will hold, from lookups that know their rows."""
+        """Return the content of ``Batch.embedded`` from lookups whose rows are known."""
         arrays = self._tables.vectors(lookups, empty=_empty)
         vectors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         for vector in vectors.values():

@@ -38,7 +38,7 @@ from fleetrec.embedding.table import RowOptimizer, TableConfig
 
 
 class NativeStore(Store):
-    """Keeps the Store contract; ``table`` is what batched lookups work on."""
+    """A ``Store`` in native memory; batched lookups use ``table``."""
 
     def __init__(
         self,
@@ -92,19 +92,19 @@ class NativeStore(Store):
         return {name: torch.from_numpy(column) for name, column in self.table.snapshot().items()}
 
     def write(self, directory: Path, *, parent: str | None) -> WrittenTable:
-        """Write the table into a new folder, straight from where its rows are.
+        """Write the table into a new folder, without a copy in memory.
 
         Args:
             directory: Where the files go.
-            parent: Where the snapshot committed or read last is; what changed since then is
-                written. None: everything is.
+            parent: Folder of the snapshot committed or read last, to write the changes since then.
+                None: write all rows.
         """
         cut = self.cut()
         record = cut.write(directory, parent=parent)
         return WrittenTable(record=record, commit=cut.commit)
 
     def cut(self, *, least: int = 0) -> "TableCut":
-        """Fix the content of the table as it is now, to be written while training goes on.
+        """Fix the content of the table as it is now, to be written while training continues.
 
         Args:
             least: The version of the table is raised to this first, if it is lower: the shards of
@@ -114,11 +114,11 @@ class NativeStore(Store):
 
     @property
     def fingerprint(self) -> str | None:
-        """Of the snapshot that the next delta builds on; None: only a base can be written."""
+        """Fingerprint of the parent of the next delta; None: only a base can be written."""
         return self._fingerprint
 
     def continue_from(self, fingerprint: str | None) -> None:
-        """Note which snapshot the next delta builds on, once it is committed."""
+        """Set the parent of the next delta, once it is committed."""
         self._fingerprint = fingerprint
 
     def load(self, stored: StoredTable) -> None:
@@ -128,14 +128,14 @@ class NativeStore(Store):
         differences = record.identity.differences(self.identity)
         if differences:
             raise MismatchError(
-                f"{where}: table {stored.name} cannot go on from here: {'; '.join(differences)}"
+                f"{where}: table {stored.name} does not match this table: {'; '.join(differences)}"
             )
         with stored.chain.local() as chain, checkpoint_errors():
             figures = read_snapshot(self.table, chain.directories)
         if to_hex(figures["fingerprint"]) != record.fingerprint:
             self.clear()
             raise CheckpointError(f"{where}: damaged: these are not the files of the manifest")
-        if self.shard.index == 0:  # what was counted is counted once
+        if self.shard.index == 0:  # created and evicted rows are counted once
             self.table.restore_counts(created=record.created, evicted=record.evicted)
         else:
             self.table.restore_counts(created=0, evicted=0)
@@ -170,7 +170,7 @@ class NativeStore(Store):
             raise CheckpointError(f"{chain.name}: table {name}: {error}") from error
 
     def _held(self, block: Columns) -> Columns:
-        """Return the rows that belong here, where others hold the rest."""
+        """Return the rows that belong to this shard."""
         if self.shard.count == 1:
             return block
         first, last = self.shard.buckets
@@ -179,7 +179,7 @@ class NativeStore(Store):
         return {name: column[is_held_N] for name, column in block.items()}
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         self.table.clear()
         self._fingerprint = None
 
@@ -208,12 +208,12 @@ class NativeStore(Store):
 class TableCut:
     """The table of a store as it was at one moment. Write it once, publish the files, commit.
 
-    Nothing is copied by the cut itself, and training may go on at once, also while another thread
-    writes: a row is kept as it was when it first changes. ``num_threads`` of a write is how many
-    files are written at a time. 1 leaves the other cores to training; None takes them all.
+    The cut itself copies nothing, and training may continue at once, also while another thread
+    writes: a row is copied before it first changes. ``num_threads`` of a write is how many files
+        are written at a time. 1 leaves the other cores to training; None takes them all.
 
-    Without the commit, the next snapshot holds everything that this one was to hold. A store has
-    one cut that is still to be written; close it if it never will be.
+    Without the commit, the next snapshot contains all changes of this one. A store has at most one
+    unwritten cut; close it if it is not going to be written.
     """
 
     def __init__(self, store: NativeStore, *, least: int) -> None:
@@ -223,7 +223,7 @@ class TableCut:
 
     @property
     def version(self) -> int:
-        """Of the table at the cut; the same in all shards of one snapshot."""
+        """The version of the table at the cut; the same in all shards of one snapshot."""
         return self._cut.version
 
     @property
@@ -238,15 +238,15 @@ class TableCut:
 
         Args:
             directory: Where the files go.
-            parent: Where the snapshot committed or read last is; what changed since then is
-                written. None: everything is.
+            parent: Folder of the snapshot committed or read last, to write the changes since then.
+                None: write all rows.
             num_threads: See the class.
         """
         store = self._store
         assert store.shard.count == 1, "one of several holders writes its own files: write_shard"
         before = None
         if parent is not None:
-            assert store.fingerprint is not None, "a delta needs a snapshot that it builds on"
+            assert store.fingerprint is not None, "a delta needs a parent snapshot"
             before = ParentRecord(path=parent, fingerprint=store.fingerprint)
         directory.mkdir(parents=True)
         part = self.write_shard(
@@ -278,7 +278,8 @@ class TableCut:
             num_threads: See the class.
 
         Raises:
-            MismatchError: Here the table does not go on from ``parent``: only a base is possible.
+            MismatchError: ``parent`` is not the last snapshot of this shard: only a base is
+                possible.
         """
         store = self._store
         if parent is not None and parent != store.fingerprint:
@@ -305,9 +306,9 @@ class TableCut:
         )
 
     def commit(self, fingerprint: str | None = None) -> None:
-        """Let the next delta hold what changed since this cut. Due when the files are published.
+        """Start the next delta at this cut. Call it when the files are published.
 
-        Steps may go on meanwhile.
+        Training steps may run meanwhile.
 
         Args:
             fingerprint: That of the merged record, where several holders wrote the snapshot.
@@ -320,12 +321,12 @@ class TableCut:
         self._store.continue_from(fingerprint or self._fingerprint)
 
     def close(self) -> None:
-        """Give up what is still to be written; the cut can be committed only if it was."""
+        """Release the content if it is unwritten; an unwritten cut cannot be committed."""
         self._cut.release()
 
 
 def identity_of(config: TableConfig, optimizer: RowOptimizer, *, seed: int) -> TableIdentity:
-    """Return everything that decides how the rows of a table come and move."""
+    """Return all settings that determine how rows are created and updated."""
     return TableIdentity(
         dim=config.dim,
         num_rows=config.num_rows,
@@ -340,6 +341,6 @@ def identity_of(config: TableConfig, optimizer: RowOptimizer, *, seed: int) -> T
 
 
 def salt_of(table: str, *, seed: int) -> int:
-    """Return the number that tells the first rows of this table and seed from all others."""
+    """Return the seed of the first rows, from the seed of the run and the name of the table."""
     digest = hashlib.blake2b(f"{seed}/{table}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")

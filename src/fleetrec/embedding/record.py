@@ -1,4 +1,4 @@
-"""What is written down about a table beside its files, so that another process can go on."""
+"""Records of tables in manifests, from which another process can resume."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,7 @@ from fleetrec.core import storage
 
 
 class TableIdentity(Options):
-    """What two tables must have in common for one to go on exactly where the other stopped."""
+    """Settings that must be equal for exact resuming from another table."""
 
     dim: int
     num_rows: int | None
@@ -24,7 +24,7 @@ class TableIdentity(Options):
     admission: dict[str, str | float]
 
     def differences(self, now: "TableIdentity") -> list[str]:
-        """Return in words what is not the same ``now``."""
+        """Return a description of the differences from ``now``."""
         before, after = self.to_plain(), now.to_plain()
         return [
             f"{key} was {before[key]!r}, now it is {after[key]!r}"
@@ -34,7 +34,7 @@ class TableIdentity(Options):
 
 
 class ParentRecord(Options):
-    """Of what a delta holds the changes."""
+    """The parent of a delta."""
 
     path: str  # of the other checkpoint, relative to that of the delta
     fingerprint: str
@@ -48,19 +48,19 @@ class TableRecord(Options):
     parent: ParentRecord | None
     version: int
     fingerprint: str  # of its files: 16 hexadecimal digits
-    rows: int  # of the whole table, also beside a delta; so are the others
+    rows: int  # of the whole table, also for a delta; so are the others
     candidates: int
     created: int
     evicted: int
 
 
 class ShardRecord(Options):
-    """What one holder of a table says about the files that it wrote of a snapshot."""
+    """The files of a snapshot that one shard has written."""
 
     kind: Literal["base", "delta"]
     version: int
     crcs: tuple[int, ...]  # of its files, in order
-    rows: int  # that it holds, also beside a delta; so are the others
+    rows: int  # of the whole shard, also for a delta; so are the others
     candidates: int
     created: int
     evicted: int
@@ -117,7 +117,7 @@ class StoredTable:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WrittenTable:
-    """A table whose files have been written; ``commit`` is due when they are published."""
+    """A table whose files have been written; call ``commit`` when they are published."""
 
     record: TableRecord
     commit: Callable[[], None]

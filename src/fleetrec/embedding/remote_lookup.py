@@ -19,7 +19,7 @@ from fleetrec.embedding.row_update import UniqueIds as UniqueIds
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The rows of listed ids, and which of them are there at all."""
+    """The rows of listed ids, and which of them exist."""
 
     rows_ND: Array
     is_there_N: Array
@@ -35,7 +35,7 @@ class Fetch(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BatchIds:
-    """The different ids of a batch by table, and the lookups by group that found them."""
+    """The unique ids of a batch by table, and the lookups by group."""
 
     lookups: Mapping[str, BatchLookup]
     listed: Mapping[str, UniqueIds]
@@ -43,39 +43,39 @@ class BatchIds:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRows(BatchIds):
-    """The ids of a batch and their rows, before vectors are made of them."""
+    """The ids of a batch and their rows, before pooling."""
 
     rows: Mapping[str, Rows]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLookedUp(LookedUp):
-    """Vectors made of fetched rows, and the ids that a push will send with their gradients."""
+    """Vectors of fetched rows, and the ids that a push sends with their gradients."""
 
     listed: Mapping[str, UniqueIds]
     rows: Mapping[str, Rows]
 
 
 class RemoteLookup(Lookup):
-    """Pools rows that are fetched for every batch, and sums gradients for sending them back."""
+    """Pools rows that are fetched for every batch, and sums their gradients for a push."""
 
     def fetch(
         self, batch: Batch, fetch: Fetch, *, training: bool, labels_B: Tensor | None = None
     ) -> RemoteLookedUp:
-        """Look up all vectors, with rows that ``fetch`` gets in one call for all tables."""
+        """Look up all vectors; calls ``fetch`` once for all tables."""
         fetched = self.prepare(batch, fetch, training=training, labels_B=labels_B)
         return self.look_up(fetched, training=training)
 
     def prepare(
         self, batch: Batch, fetch: Fetch, *, training: bool, labels_B: Tensor | None = None
     ) -> BatchRows:
-        """Get the rows of a batch, without effect on the lookups of another one."""
+        """Fetch the rows of a batch, without effect on other batches in flight."""
         listing = self.list_batch(batch, labels_B=labels_B)
         rows = fetch(listing.listed, training=training)
         return BatchRows(lookups=listing.lookups, listed=listing.listed, rows=rows)
 
     def list_batch(self, batch: Batch, *, labels_B: Tensor | None = None) -> BatchIds:
-        """List the different ids of a batch, whose rows come later."""
+        """List the unique ids of a batch, whose rows are fetched later."""
         sides = sides_of(batch)
         lookups = self._tables.take(sides)
         labels = None if labels_B is None else labels_B.numpy()
@@ -83,9 +83,9 @@ class RemoteLookup(Lookup):
         return BatchIds(lookups=lookups, listed=listed)
 
     def look_up(self, fetched: BatchRows, *, training: bool) -> RemoteLookedUp:
-        """Make vectors of fetched rows."""
+        """Return the vectors of fetched rows."""
         rows = {name: (its.rows_ND, its.is_there_N) for name, its in fetched.rows.items()}
-        held = self._tables.use(fetched.lookups, fetched.listed, rows)
+        held = self._tables.set_rows(fetched.lookups, fetched.listed, rows)
         vectors = self._vectors(fetched.lookups, training=training)
         if not training:
             self._tables.release(fetched.lookups)
@@ -98,7 +98,7 @@ class RemoteLookup(Lookup):
         )
 
     def list_ids(self, batch: Batch, *, labels_B: Tensor | None = None) -> dict[str, UniqueIds]:
-        """Return the different ids of a batch, by table; frozen tables are left out."""
+        """Return the unique ids of a batch, by table; frozen tables are left out."""
         listing = self.list_batch(batch, labels_B=labels_B)
         self._tables.release(listing.lookups)
         return {name: its for name, its in listing.listed.items() if name not in self._frozen}

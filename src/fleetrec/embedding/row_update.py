@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UniqueIds:
-    """The different ids of a batch in one table; how often each occurs, and with a click."""
+    """The unique ids of a batch in one table; how often each occurs, and with a click."""
 
     ids_N: Array
     shows_N: Array
@@ -31,7 +31,7 @@ class UniqueIds:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RowUpdate:
-    """What a batch does to one table: all its ids, the first M of them with a gradient."""
+    """The update of one table by a batch: all its ids, the first M of them with a gradient."""
 
     ids: UniqueIds
     grads_MD: Array
@@ -58,8 +58,8 @@ def merge_ids(parts: Sequence[UniqueIds]) -> UniqueIds:
 def merge_grads(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
     """Return ids and summed gradients of several lookups in one table.
 
-    Sorted by id if there are several. A row must move once per step, whatever the number of
-    lookups: an optimizer such as Adam does not move a row by two gradients as by their sum.
+    Sorted by id if there are several. A row must be updated once per step, for any number of
+    lookups: with an optimizer such as Adam, two updates differ from one update by the sum.
     """
     if len(parts) == 1:
         return parts[0]

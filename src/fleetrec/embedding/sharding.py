@@ -1,7 +1,7 @@
 """Which process holds which rows of a table, and how several of them write one snapshot.
 
 The rows of a table fall into ``NUM_BUCKETS`` buckets by their ids. A rank or a server holds a
-range of them, a ``TableShard``; a single process holds the one shard there is.
+range of them, a ``TableShard``; a single process holds the only shard.
 """
 
 # Shape suffixes: N ids.
@@ -33,16 +33,16 @@ class TableShard:
     count: int
 
     def part_of(self, size: int) -> tuple[int, int]:
-        """Return the first of ``size`` things that belongs to this holder, and behind the last."""
+        """Return the range [first, end) of ``size`` items that belongs to this holder."""
         return self.index * size // self.count, (self.index + 1) * size // self.count
 
     @property
     def buckets(self) -> tuple[int, int]:
-        """First bucket of every table, and the one behind the last."""
+        """The range [first, end) of buckets of every table."""
         return self.part_of(NUM_BUCKETS)
 
     def files(self, shards_each: int) -> tuple[int, int]:
-        """First file of a snapshot with ``shards_each`` files per holder, and behind the last."""
+        """The range [first, end) of files of a snapshot with ``shards_each`` files per holder."""
         return self.index * shards_each, (self.index + 1) * shards_each
 
 
@@ -57,7 +57,7 @@ class Route:
     ends: Array  # by holder, where its positions end
 
     def split(self, values_N: Array) -> list[Array]:
-        """Return what belongs to each holder."""
+        """Return the values of each holder."""
         if len(self.ends) == 1:
             return [values_N]
         return np.split(values_N[self.order_N], self.ends[:-1])
@@ -117,7 +117,7 @@ def merge_table_records(
 
 
 def sum_stats(parts: Sequence[Stats]) -> dict[str, int]:
-    """Return the figures of a whole table from those of its shards."""
+    """Return the statistics of a whole table from those of its shards."""
     return {key: sum(part[key] for part in parts) for key in parts[0]}
 
 

@@ -1,4 +1,4 @@
-"""Read the rows of snapshots block by block, without a table to hold them.
+"""Read the rows of snapshots block by block, without loading a table.
 
 The files are described in docs/formats/table-snapshot.md.
 """
@@ -28,8 +28,8 @@ SUFFIX = ".snap"
 def live_rows(chain: Chain) -> Iterator[Columns]:
     """Yield every row of a table once, block by block.
 
-    The newest snapshot comes first. Of older ones only the ids that newer ones speak of have to be
-    remembered: a base, however large, is never in memory as a whole.
+    The newest snapshot comes first. Only the ids of newer snapshots are kept in memory, to skip
+    them in older ones: a base is never in memory as a whole.
     """
     with chain.local() as local:
         yield from _live_rows(local)
@@ -56,7 +56,7 @@ def _live_rows(chain: Chain) -> Iterator[Columns]:
 
 
 def live_candidates(chain: Chain) -> Iterator[Columns]:
-    """Yield the ids that wait for admission, block by block; every snapshot has them all."""
+    """Yield the ids that are not admitted yet, block by block; every snapshot has them all."""
     with local_copy(chain.urls[-1]) as directory, checkpoint_errors():
         for kind, columns in _blocks(open_shards(directory)):
             if kind == "candidates":
@@ -103,7 +103,7 @@ def open_shards(directory: Path) -> list[ShardFile]:
 
 @contextlib.contextmanager
 def checkpoint_errors() -> Iterator[None]:
-    """Say what the native reader says, as a problem of a checkpoint."""
+    """Re-raise errors of the native reader as ``CheckpointError``."""
     try:
         yield
     except SnapshotError as error:

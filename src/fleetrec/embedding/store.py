@@ -1,4 +1,4 @@
-"""Where embedding rows live, whatever holds them."""
+"""The interface of stores of embedding rows."""
 
 # Shape suffixes: N unique ids, D width of a row.
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Store(Protocol):
-    """Rows of one table, addressed by 64-bit id. The optimizer state lives with the row."""
+    """Rows of one table, addressed by 64-bit id. The optimizer state is stored with the row."""
 
     def __len__(self) -> int:
         """Return the number of rows that exist."""
@@ -23,7 +23,7 @@ class Store(Protocol):
         ...
 
     def push(self, ids_N: Tensor, grads_ND: Tensor, *, lr: float) -> None:
-        """Apply gradients, summed per id; one of an id that has no row is dropped."""
+        """Apply gradients, summed per id; gradients of ids without a row are dropped."""
         ...
 
     def snapshot(self) -> dict[str, Tensor]:

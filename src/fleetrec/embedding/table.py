@@ -53,8 +53,8 @@ class Eviction:
     """Which rows are removed after a pass over the data; None switches a rule off.
 
     ``max_unseen_days`` counts event time. ``min_score`` is compared with the score of an id (as in
-    Admission) after its shows and clicks have been multiplied by ``decay``. ``max_rows`` keeps
-    those seen last.
+    Admission) after its shows and clicks have been multiplied by ``decay``. ``max_rows`` keeps the
+    most recently seen rows.
     """
 
     max_unseen_days: int | None = None
@@ -70,7 +70,7 @@ class TableConfig:
     """A table of rows of width ``dim``.
 
     With ``num_rows`` ids lie in [0, num_rows); an id ``out_of_range`` is an error, or is hashed to
-    one of the rows. Without it every 64-bit id gets a row of its own when it is first trained.
+    one of the rows. Without it, every 64-bit id gets its own row when it is first trained.
     Without ``own_optimizer`` rows are updated by the optimizer of the dense network; each
     ``optimizer_group`` may have its own optimizer.
     """

@@ -1,6 +1,6 @@
-"""From ids to vectors and from gradients back to rows, on numpy arrays and native tables.
+"""Lookups and row updates on numpy arrays and native tables.
 
-It needs no torch, so that serving looks up as training does.
+It needs no torch, so that serving uses the same lookups as training.
 """
 
 # Shape suffixes: B rows of a side (samples), L longest list, M ids with a gradient, N ids, D width
@@ -54,7 +54,7 @@ class TableLookup:
         counts = collections.Counter(table for its in self._tables_of.values() for table in its)
         self._shared = frozenset(table for table, count in counts.items() if count > 1)
         self._names: dict[str, tuple[str, ...]] = {}  # of the features, by side
-        # They keep large buffers from batch to batch; one is taken while its batch is in flight.
+        # They keep large buffers from batch to batch; one is in use while its batch is in flight.
         self._idle: dict[str, list[BatchLookup]] = {}
 
     @property
@@ -122,12 +122,12 @@ class TableLookup:
             if name not in self._frozen:
                 table.count_impressions(ids.ids_N, ids.shows_N, ids.clicks_N, now=now)
             rows[name] = table.read(ids.ids_N, as_new=False)
-        return self.use(lookups, listed, rows)
+        return self.set_rows(lookups, listed, rows)
 
     def list_ids(
         self, lookups: Lookups, sides: Sides, *, labels_B: Array | None = None
     ) -> dict[str, UniqueIds]:
-        """Return the different ids of a batch by table; ``use`` must follow."""
+        """Return the unique ids of a batch by table; ``set_rows`` must follow."""
         listed: dict[str, list[UniqueIds]] = {}
         for key, lookup in lookups.items():
             with self._data_errors(key):
@@ -138,10 +138,10 @@ class TableLookup:
                 listed.setdefault(table, []).append(ids)
         return {table: merge_ids(parts) for table, parts in listed.items()}
 
-    def use(
+    def set_rows(
         self, lookups: Lookups, listed: Mapping[str, UniqueIds], rows: Mapping[str, RowsThere]
     ) -> tuple[RowsThere, ...]:
-        """Give lookups the rows of their listed ids, by table.
+        """Set the rows of the listed ids of lookups, by table.
 
         Returns arrays that the lookups point into: keep them until the lookups are released.
         """

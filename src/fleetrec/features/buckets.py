@@ -16,7 +16,7 @@ from fleetrec.features.vocabulary import read_vocabulary
 
 
 class Buckets:
-    """One rule for ids, ready for use."""
+    """A rule that maps values to ids."""
 
     def __init__(self, options: BucketOptions, *, feature: str) -> None:
         self._options = options

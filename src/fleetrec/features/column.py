@@ -1,4 +1,4 @@
-"""One column of the data: as it came, as text, as lists of text, or as numbers."""
+"""One column of the data: unchanged, as text, as lists of text, or as numbers."""
 
 import dataclasses
 import functools
@@ -53,8 +53,7 @@ class Texts:
 class Column:
     """The values of one column in some rows.
 
-    ``raw`` is the column as it came. Texts and numbers have the column's default where there is no
-    value.
+    ``raw`` is the unchanged column. In texts and numbers, missing values are the column's default.
     """
 
     def __init__(self, raw: pa.Array, options: ColumnOptions) -> None:
@@ -71,7 +70,7 @@ class Column:
 
     @property
     def is_list(self) -> bool:
-        """Whether a row holds a list already, so that no text has to be split."""
+        """Whether rows are lists already, so that no text has to be split."""
         return bool(types.is_list(self._values.type) or types.is_large_list(self._values.type))
 
     def texts(self, *, separator: str | None = None, precision: int | None = None) -> Texts:
@@ -136,7 +135,7 @@ class Column:
         return values, int(np.count_nonzero(present))
 
     def _filled(self, *, precision: int | None = None) -> pa.Array:
-        """Return cells as bytes, the default in those that are empty."""
+        """Return cells as bytes; empty cells become the default."""
         cells = _to_bytes(self._values, precision=precision)
         if self.options.default:
             default = pa.scalar(self.options.default.encode(), pa.large_binary())
@@ -146,7 +145,7 @@ class Column:
         return self._rounded(cells, precision)
 
     def _rounded(self, cells: pa.Array, precision: int) -> pa.Array:
-        """Round numbers that came as text."""
+        """Round numbers that are given as text."""
         rounded = []
         for row, cell in enumerate(cells.to_pylist()):
             try:

@@ -18,9 +18,9 @@ Mask = npt.NDArray[np.bool_]
 
 
 def typed_ids(column: Column) -> IdLists:
-    """Return the ids of a column in which a text is one value; nulls and empty texts are none."""
+    """Return the ids of a column in which a text is one value; nulls and empty texts have none."""
     raw = column.raw
-    if types.is_integer(raw.type) and not raw.null_count:  # the common case, and quick
+    if types.is_integer(raw.type) and not raw.null_count:  # the common case; fast
         return IdLists(ids=_as_int64(raw.to_numpy()))
     if not is_list(raw.type):
         ids, present = _scalar_ids(raw)
@@ -109,7 +109,7 @@ def _bad_cell(column: Column, error: CellError) -> BadValueError:
 
 
 def _whole_rows(column: pa.Array, width: int) -> Floats | None:
-    """Return float32 numbers that need no look at single rows: the common case, and quick."""
+    """Return float32 numbers without checking single rows: the common case; fast."""
     values, kind = column, column.type
     if types.is_fixed_size_list(kind) and kind.list_size == width and not column.null_count:
         values = column.flatten()
@@ -160,7 +160,7 @@ def holds_numbers(kind: pa.DataType) -> bool:
 
 
 def _scalar_ids(column: pa.Array) -> tuple[Ids, Mask | None]:
-    """Return the ids of the values that are there, and which are; None: all."""
+    """Return the ids of values that are not null, and a mask of these; None: all."""
     kind = column.type
     if types.is_integer(kind):
         present = _present(column) if column.null_count else None
@@ -182,7 +182,7 @@ def _text_ids(column: pa.Array) -> tuple[Ids, Mask | None]:
 
 
 def _dictionary_ids(column: pa.Array) -> tuple[Ids, Mask | None]:
-    """Look at every different value once."""
+    """Compute the id of every unique value once."""
     ids, known = _scalar_ids(column.dictionary)
     if known is not None:
         by_index = np.zeros(len(known), np.int64)

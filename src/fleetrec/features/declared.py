@@ -1,4 +1,4 @@
-"""What features that name their columns have in common."""
+"""The base class of features that declare their columns."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""What a type of feature is.
+"""The base class of features.
 
 To add one, write ``features/<name>.py`` with ``class X(Feature, name="<name>")``.
 """
@@ -16,12 +16,12 @@ from fleetrec.features.values import IdLists, Numbers
 
 
 class Feature(ABC):
-    """Makes one feature out of columns; holds nothing but its options, so threads may share it."""
+    """Computes one feature from columns; holds only its options, so threads may share it."""
 
     family: ClassVar[dict[str, type["Feature"]]] = {}
     shape: tuple[int, ...] | None = None  # of the numbers of a dense feature; None: it has ids
     padding: int | None = None  # the id of a row without a value; None: such a row has no id
-    has_weights: bool = False  # every id has one, also the padding
+    has_weights: bool = False  # every id has a weight, also the padding
 
     def __init_subclass__(cls, *, name: str | None = None) -> None:
         super().__init_subclass__()
@@ -38,8 +38,8 @@ class Feature(ABC):
     def columns_in(self, names: Collection[str]) -> tuple[str, ...]:
         """Return the columns that the feature needs of those that the data has.
 
-        If it cannot do without a column, that is returned even if the data does not have it. No
-        column at all means that every row is without a value.
+        Required columns are returned even if the data does not have them. An empty list means that
+        no row has a value.
         """
 
     def type_problem(self, kind: pa.DataType) -> str | None:

@@ -20,7 +20,7 @@ AnyColumns: TypeAlias = pa.RecordBatch | pa.Table | Mapping[str, Any]
 
 
 class FeatureSet:
-    """Makes the declared features out of columns; holds no state, so threads may share it."""
+    """Computes the declared features from columns; holds no state, so threads may share it."""
 
     def __init__(self, options: FeatureSetOptions) -> None:
         self.options = options
@@ -39,7 +39,7 @@ class FeatureSet:
         return f"{self.options.owner}: " if self.options.owner else ""
 
     def split_columns(self, names: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-        """Return the columns that features are made of, and those that are not declared at all."""
+        """Return the columns that features need, and those that are not declared."""
         needed = {one for feature in self._features.values() for one in feature.columns_in(names)}
         others = tuple(name for name in names if name not in needed and name not in self._columns)
         return [name for name in names if name in needed], others

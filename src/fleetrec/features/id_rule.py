@@ -18,7 +18,7 @@ from fleetrec.features.vocabulary import read_vocabulary
 
 
 class IdMap:
-    """The rule of one feature, ready for use; an empty rule changes nothing."""
+    """The id rule of one feature; an empty rule changes nothing."""
 
     def __init__(self, rule: IdRule, *, where: str) -> None:
         self._buckets = rule.buckets
@@ -42,7 +42,7 @@ class IdMap:
             )
 
     def __call__(self, ids: Ids) -> Ids:
-        """Return the ids that tables see."""
+        """Return the ids that are looked up in tables."""
         if self._known is not None and self._places is not None:
             at = np.minimum(np.searchsorted(self._known, ids), len(self._known) - 1)
             return np.where(self._known[at] == ids, self._places[at], 0)
@@ -60,7 +60,7 @@ def text_ids(column: pa.Array) -> Ids:
 
 
 def _vocabulary(rule: IdRule, *, where: str) -> tuple[Sequence[str], str]:
-    """Return the values and where they stand."""
+    """Return the values and their positions."""
     if rule.vocabulary_path is None:
         values: Sequence[str] = rule.vocabulary
         source = where

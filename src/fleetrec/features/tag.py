@@ -14,7 +14,7 @@ from fleetrec.features.values import Floats, IdLists
 class TagFeature(DeclaredFeature, name="tag"):
     """The ids of all values of a cell.
 
-    Weights stand behind ids in the same cell (``a:0.3|b:0.2``), or in a column of their own.
+    Weights follow ids in the same cell (``a:0.3|b:0.2``), or are in a separate column.
     """
 
     def transform(self, columns: Mapping[str, Column]) -> IdLists:

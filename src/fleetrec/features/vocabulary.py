@@ -8,12 +8,12 @@ from fleetrec.core.errors import DataError
 
 
 def read_vocabulary(path: str) -> tuple[str, ...]:
-    """Return the words of a file, local or behind a URL, in the order of its lines."""
+    """Return the words of a file, local or at a URL, in the order of its lines."""
     try:
         text = _read(path).decode()
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: expected text in UTF-8: {error}") from error
-    except Exception as error:  # file systems behind URLs are plug-ins, with errors of their own
+    except Exception as error:  # file systems of URLs are plug-ins, which raise their own errors
         if not isinstance(error, OSError | ImportError) and "://" not in path:
             raise
         reason = " ".join(str(error).split()) or type(error).__name__

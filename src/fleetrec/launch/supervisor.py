@@ -67,7 +67,7 @@ class Supervisor:
         self._stop_requested = True
 
     def poll(self) -> Outcome | None:
-        """Go on with supervision; return the outcome once all processes have ended."""
+        """Continue supervision; return the outcome once all processes have ended."""
         if self._outcome is None:
             try:
                 next(self._polling)
@@ -162,7 +162,7 @@ class Supervisor:
         logger.warning("%s %s; %s (%s)", child.name, how, what, count)
 
     def _warn_of_early_exits(self) -> None:
-        """Warn of servers that ended although workers go on, which may wait for them forever."""
+        """Warn of servers that ended although workers continue, which may wait for them forever."""
         for child in self._servers:
             is_new = child.state == "finished" and child.name not in self._warned
             if is_new and time.monotonic() - child.end_time > self._policy.early_exit_warn_s:

@@ -97,7 +97,7 @@ class Group(Protocol):
 
     @property
     def num_restarts(self) -> int:
-        """Return how often all processes were restarted together, to go on from a checkpoint."""
+        """Return how often all processes were restarted together, to resume from a checkpoint."""
         ...
 
     @property

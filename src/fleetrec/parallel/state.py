@@ -24,7 +24,7 @@ class SavedModel:
 
 
 class StateCut(Protocol):
-    """The state of a model at one moment. Training goes on while it is written.
+    """The state of a model at one moment. Training continues while it is written.
 
     ``write`` and then ``finish`` are called once by every process that cut, in any thread.
     """

@@ -112,7 +112,7 @@ class Stepper:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Enclose calls of ``evaluate``; training goes on afterwards as if nothing had happened.
+        """Enclose calls of ``evaluate``; training continues afterwards as if nothing had happened.
 
         Every process of a group that evaluates together enters it.
         """

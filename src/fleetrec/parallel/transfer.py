@@ -43,7 +43,7 @@ class StagedTransfer:
     """Copies through buffers in main memory that are used again in every step.
 
     For a GPU they are pinned, and a stream of their own carries the copies, so that this thread
-    goes on at once. Streams belong to CUDA; any other device is copied to in order.
+    continues at once. Streams belong to CUDA; any other device is copied to in order.
     """
 
     def __init__(self, device: torch.device) -> None:

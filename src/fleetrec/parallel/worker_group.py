@@ -91,7 +91,7 @@ class WorkerGroup:
 
     @property
     def num_restarts(self) -> int:
-        """Return 0: a worker goes on where the servers are."""
+        """Return 0: a worker continues where the servers are."""
         return 0
 
     @property

@@ -68,7 +68,7 @@ class AdminClient:
     def save(self, token: str, target: str, tables: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Let every server write its files of a cut; returns their records by server.
 
-        May run in another thread while steps go on.
+        May run in another thread while steps continue.
         """
         body = json_array({"token": token, "target": target, "tables": tables})
         answers = self._servers.call_all(self._message(Kind.SAVE, arrays=[body]))

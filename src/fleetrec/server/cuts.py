@@ -1,4 +1,4 @@
-"""Saving while steps go on: cut, write, commit."""
+"""Saving while steps continue: cut, write, commit."""
 
 import contextlib
 import re
@@ -122,7 +122,7 @@ class LiveCut:
         return Message(kind=Kind.OK, arrays=[*arrays, *dense_arrays(self._cut.dense)])
 
     def write(self, message: Message, *, timeout_s: float) -> Message:
-        """Write this server's files of all tables while steps go on.
+        """Write this server's files of all tables while steps continue.
 
         A repeated request waits for the first one.
         """

@@ -186,7 +186,7 @@ class Service:
     # Saving.
 
     def _make_cut(self, message: Message) -> Message:
-        """Fix the current state, so that it can be written while steps go on."""
+        """Fix the current state, so that it can be written while steps continue."""
         state = self._state
         shard = state.require_shard()
         request = read_cut(message, shard)
@@ -197,7 +197,7 @@ class Service:
             return state.cut.describe()
 
     def _save(self, message: Message) -> Message:
-        """Write the files of the cut; takes no lock, so that steps go on."""
+        """Write the files of the cut; takes no lock, so that steps continue."""
         return self._state.cut.write(message, timeout_s=self._state.options.wait_timeout_s)
 
     def _commit(self, message: Message) -> Message:

@@ -122,7 +122,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardCut:
-    """The state of a server at one moment; tables are written while steps go on."""
+    """The state of a server at one moment; tables are written while steps continue."""
 
     tables: Mapping[str, TableCut]
     stats: Mapping[str, Mapping[str, int]]

@@ -26,7 +26,7 @@ class RunContext:
     """Clock, run id, folder, observer and stop flag of a run.
 
     ``journal`` is a file for the metrics of single steps. It is given where steps outlive this
-    process, because others store them. Then a process that replaces this one goes on behind the
+    process, because others store them. Then a process that replaces this one continues after the
     last of them, and an interrupted run needs no checkpoint.
     """
 

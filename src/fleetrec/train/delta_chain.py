@@ -30,7 +30,7 @@ class DeltaChain:
         self._urls = [*self._urls, url] if is_delta else [url]
 
     def load(self, urls: Iterable[str]) -> None:
-        """Go on from a checkpoint that was loaded; ``urls`` are its base, deltas, and itself."""
+        """Continue from a checkpoint that was loaded; ``urls`` are its base, deltas, and itself."""
         self._urls = list(urls)
 
 

@@ -54,7 +54,7 @@ class Loop:
         return self._progress
 
     def begin(self, progress: Progress, *, is_restarted: bool = False) -> None:
-        """Set where to go on.
+        """Set where to continue.
 
         ``is_restarted``: this process replaces one that had come there, whose metrics it takes.
         """

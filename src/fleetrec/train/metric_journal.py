@@ -32,7 +32,7 @@ class _Record:
 class MetricJournal:
     """A file of counters, one record for each step, written before the step is stored elsewhere.
 
-    Whatever step a restarted process goes on from, the counters of all steps up to it are in the
+    Whatever step a restarted process resumes from, the counters of all steps up to it are in the
     file. Those after it belong to steps that will be repeated, and are dropped. The file of a pass
     is replaced at the first step of the next, when the processes have merged their metrics.
     """
@@ -127,7 +127,7 @@ class MetricJournal:
                 yield _Record(pass_index=pass_index, step=step, content=content)
 
     def _disable(self, error: OSError) -> None:
-        """Go on without the file: metrics stay exact as long as this process lives."""
+        """Continue without the file: metrics stay exact as long as this process lives."""
         logger.warning("%s: cannot be written: %s; a restart would lose metrics", self._path, error)
         self._is_disabled = True
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Find the checkpoint from which an interrupted run goes on, and load it."""
+"""Find the checkpoint from which an interrupted run resumes, and load it."""
 
 import dataclasses
 import json
@@ -48,13 +48,13 @@ class ResumePoint:
     worker_progress: tuple[Progress, ...] = ()
 
     def matches_worker_count(self, num_workers: int) -> bool:
-        """Return whether that many workers can go on from here."""
+        """Return whether that many workers can resume from here."""
         return not self.worker_progress or len(self.worker_progress) == num_workers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resumed:
-    """A checkpoint that was loaded; ``is_exact``: the run goes on as if it had not stopped."""
+    """A checkpoint that was loaded; ``is_exact``: the run continues as if it had not stopped."""
 
     url: str
     progress: tuple[Progress, ...]  # of every worker, or one for all
@@ -220,7 +220,7 @@ class Resumer:
 
 
 def open_point(url: str) -> ResumePoint:
-    """Open a checkpoint from which a run may go on."""
+    """Open a checkpoint from which a run may resume."""
     folder = open_folder(url, kind="checkpoint")
     return ResumePoint(
         folder=folder,

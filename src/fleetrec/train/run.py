@@ -59,7 +59,7 @@ class Training:
         stored = self._group.load_progress()
         progress = Progress.from_bytes(stored) if stored else start.progress_of(self._group.rank)
         if stored:
-            logger.info("goes on after step %d of this process", progress.step)
+            logger.info("continues after step %d of this process", progress.step)
         self._loop.begin(progress, is_restarted=bool(stored))
         self._restore_rules(start, progress, is_restarted=bool(stored))
         self._loop.run(is_resumed=bool(stored) or start.is_exact)

@@ -86,7 +86,7 @@ class RunFolder:
 def run_folder_of(model_dir: str) -> RunFolder:
     """Return the run folder of a model folder: itself, or for a URL one under ``logs``.
 
-    Logs grow line by line, which storage behind URLs cannot; the report goes there.
+    Logs grow line by line, which storage at URLs cannot; the report goes there.
     """
     if is_local(model_dir):
         return RunFolder(path=local_path(model_dir))

@@ -1,4 +1,4 @@
-"""Saves checkpoints while training goes on, and inference models."""
+"""Saves checkpoints while training continues, and inference models."""
 
 import dataclasses
 import json
@@ -68,7 +68,7 @@ class _Write:
 class Saver:
     """Publishes checkpoints; every process of ``group`` makes the same calls.
 
-    ``save`` fixes the state and returns. A thread writes and publishes it while steps go on; the
+    ``save`` fixes the state and returns. A thread writes and publishes it while steps continue; the
     next call of ``save``, ``wait`` or ``close`` waits for it. An error of the thread is raised by
     the next call of any method.
     """

@@ -26,7 +26,7 @@ Loaded = Literal["nothing", "weights", "everything"]
 class Start:
     """What the chief has loaded, and the progress of every worker, or one for all.
 
-    ``is_exact``: the run goes on as if it had not stopped; ``rules`` is what its rules remember.
+    ``is_exact``: the run continues as if it had not stopped; ``rules`` is what its rules remember.
     """
 
     url: str = ""

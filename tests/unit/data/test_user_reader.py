@@ -303,9 +303,7 @@ def test_an_error_in_the_reader_names_data_and_code(tmp_path):
 
 def test_an_error_in_a_reader_of_files_names_the_sample(tmp_path):
     code = "def read(path):\n    yield {'item': 1}\n    raise KeyError('price')\n"
-    with pytest.raises(
-        DataError, match=r"part: behind sample 0: .*reader\.py:3: KeyError: 'price'"
-    ):
+    with pytest.raises(DataError, match=r"part: after sample 0: .*reader\.py:3: KeyError: 'price'"):
         decode(options_for(tmp_path, code))
 
 

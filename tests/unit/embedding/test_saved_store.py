@@ -141,7 +141,9 @@ def test_what_is_not_committed_is_in_the_next_delta(tmp_path):
 def test_what_would_not_go_on_equally_is_refused_by_name(tmp_path, other, message):
     store, loaded = make_store(), make_store(**other)
     train(store, steps=3)
-    with pytest.raises(MismatchError, match=rf"base: table t cannot go on from here: .*{message}"):
+    with pytest.raises(
+        MismatchError, match=rf"base: table t does not match this table: .*{message}"
+    ):
         loaded.load(write_chain(store, tmp_path, num_deltas=0))
     assert len(loaded) == 0
 

@@ -78,7 +78,7 @@ def _message(tokens: Tokenizer, *, closing: str | None, depth: int) -> Tree:
         elif has_colon or tokens.token in ("{", "<"):
             values = [_value(tokens, depth=depth)]
         else:
-            raise tokens.ParseError(f"expected ':' or '{{' behind {name!r}, got {tokens.token!r}")
+            raise tokens.ParseError(f"expected ':' or '{{' after {name!r}, got {tokens.token!r}")
         at = (dataclasses.replace(value, line=line, column=column) for value in values)
         tree.setdefault(name, []).extend(at)
         if not tokens.TryConsume(","):

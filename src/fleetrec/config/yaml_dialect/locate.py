@@ -47,7 +47,7 @@ def locate_job(text: str) -> Located:
 
 
 def locate_workspace(text: str | None, *, job_file: Path) -> Located:
-    """Find the folder behind ``{workspace}``; without the key it is the folder of the yaml."""
+    """Find the folder of ``{workspace}``; without the key it is the folder of the yaml."""
     if text is None:
         return Located(path=job_file.parent.absolute())
     path = Path(text)

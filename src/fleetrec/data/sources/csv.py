@@ -88,7 +88,7 @@ class Csv(Source, name="csv"):
             )
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
-        """Return the first line behind a fraction of the file."""
+        """Return the first line after a fraction of the file."""
         return cut_text(file, fraction)
 
     def decode(self, chunks: Sequence[RowChunk]) -> Block:

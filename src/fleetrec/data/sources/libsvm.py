@@ -7,7 +7,7 @@ from fleetrec.data.svm import build_svm_parser
 
 
 class Libsvm(ParsedLines, Source, name="libsvm"):
-    """Indices are the ids of one feature beside the label, values their weights."""
+    """Indices are the ids of one feature, values their weights; the label is another feature."""
 
     suffixes = (".libsvm", ".svm", ".svmlight", ".libfm")
 

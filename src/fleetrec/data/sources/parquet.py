@@ -69,7 +69,7 @@ def _place(chunk: TableChunk, row: int) -> str:
 
 @contextlib.contextmanager
 def _opened(file: DataFile) -> Iterator[pa.parquet.ParquetFile]:
-    """Open a file; behind a URL, only the needed byte ranges are fetched."""
+    """Open a file; at a URL, only the needed byte ranges are fetched."""
     if not file.is_remote:
         with pa.parquet.ParquetFile(file.path) as opened:
             yield opened

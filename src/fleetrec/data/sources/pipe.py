@@ -51,5 +51,5 @@ def _skipped(
     if left:
         raise DataError(
             f"{file.path}: its program printed {num_bytes - left} bytes, {left} fewer than before; "
-            "to go on where a run ended it must print the same again"
+            "to resume a run, it must print the same output again"
         )

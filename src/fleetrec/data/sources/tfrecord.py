@@ -87,7 +87,7 @@ class TfRecord(Source, name="tfrecord"):
             row, before = row + num_records, fraction
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
-        """Return the first record behind a fraction of the bytes; not in compressed files."""
+        """Return the first record after a fraction of the bytes; not in compressed files."""
         if file.is_gzip:
             return None
         wanted = int(file.num_bytes * fraction)
@@ -146,7 +146,7 @@ def _blocks(file_slice: FileSlice, *, offset: int) -> Iterator[tuple[bytes, int,
     if rest:
         raise DataError(
             f"{file.path}: the record at byte {begin} is cut off: the file ends {len(rest)} bytes "
-            "behind its beginning"
+            "after its beginning"
         )
 
 

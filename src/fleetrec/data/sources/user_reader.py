@@ -1,4 +1,4 @@
-"""Files that a user's own reader decodes; see `fleetrec.reader`."""
+"""Files that a custom reader decodes; see `fleetrec.reader`."""
 
 import dataclasses
 import itertools
@@ -79,7 +79,7 @@ class UserReader(Source, name="user_reader"):
         return self._sample_chunks(file_slice, self._read_file, offset=offset)
 
     def cut(self, file: DataFile, fraction: float) -> int | None:
-        """Return the first line behind a fraction of the file, if the reader takes lines."""
+        """Return the first line after a fraction of the file, if the reader takes lines."""
         return None if self._read_file is not None else cut_text(file, fraction)
 
     def decode(self, chunks: Sequence[RowChunk]) -> Block:
@@ -181,7 +181,7 @@ class UserReader(Source, name="user_reader"):
             raise
         except Exception as error:
             raise DataError(
-                f"{file.path}: behind sample {num_samples}: {explain(error, self._path)}"
+                f"{file.path}: after sample {num_samples}: {explain(error, self._path)}"
             ) from error
 
     def _rows(self, chunks: Sequence[RowChunk]) -> Iterator[tuple[int, Any]]:
@@ -234,8 +234,8 @@ class UserReader(Source, name="user_reader"):
                             f"sample: {error}; give sparse_slots and dense_slots"
                         ) from error
         raise DataError(
-            f"data set {options.name}: no sample tells the features; give sparse_slots and "
-            "dense_slots"
+            f"data set {options.name}: there is no sample to infer the features from; give "
+            "sparse_slots and dense_slots"
         )
 
 
@@ -273,7 +273,7 @@ def _pairs(sample: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _by_sample(arrays: Any) -> list[Any]:
-    """Return one sample per row of arrays that are given by feature or by place."""
+    """Return one sample per row of arrays that are given by feature or by position."""
     if isinstance(arrays, Mapping):
         return [dict(zip(arrays, row, strict=True)) for row in zip(*arrays.values(), strict=True)]
     return [list(row) for row in zip(*arrays, strict=True)]

@@ -1,6 +1,6 @@
 """Wire text: ``count value ... value`` for every slot in turn, one sample per line.
 
-What programs behind ``pipe_command`` print; dense slots come first, then sparse ones.
+What programs of ``pipe_command`` print; dense slots come first, then sparse ones.
 """
 
 from fleetrec._native import WireParser

@@ -50,7 +50,7 @@ def test_places_are_remembered():
         ("a {\n b: 1", "x.config:2:6: not valid pipeline text: the text ends, but '}' is missing"),
         (
             "a 1",
-            "x.config:1:3: not valid pipeline text: 'a 1': expected ':' or '{' behind 'a', got '1'",
+            "x.config:1:3: not valid pipeline text: 'a 1': expected ':' or '{' after 'a', got '1'",
         ),
         (
             "a: [1 2]",

@@ -69,7 +69,7 @@ class Model(base.Model):
         )
         in_dim = self._dense.width + self.embeddings.out_dim
         if in_dim == 0:
-            raise ValueError("expected dense or sparse slots behind the labels, got none")
+            raise ValueError("expected dense or sparse slots after the labels, got none")
         experts = [Mlp(in_dim, (config.expert_size,)) for _ in range(config.expert_num)]
         self.mixture = ExpertMixture(in_dim, experts, num_tasks=config.gate_num)
         self.heads = TaskTowers(
