@@ -67,6 +67,14 @@ PLAIN_WORDS = (
     (r"(?:has|have|had) to say", "report"),
     (r"(?:gives?|gave|given) up rows", "evict rows"),
     (r"its own death|what it holds", "say what: restarts, tables"),
+    (r"(?:go|goes|going|went) on", "continue, resume"),
+    (r"tells? (?:whether|of|how)", "return whether, report"),
+    (r"behind (?:a |the )?urls?", "at a URL"),
+    (r"occasions?", "context"),
+    (r"parted", "separated, split"),
+    (r"upon", "on top of, on"),
+    (r"weighs", "weights"),
+    (r"dear|at will|no honest", "expensive; optionally; real"),
 )
 NOT_PLAIN = re.compile(
     "|".join(rf"(?<![A-Za-z])(?:{words})(?![A-Za-z])" for words, _ in PLAIN_WORDS), re.IGNORECASE
@@ -75,7 +83,10 @@ PRIVATE_NAMES = {"around", "told_ahead", "company", "wish"}
 ROOT = PACKAGE.parents[1]
 PROSE = (
     *PACKAGE.rglob("*.py"),
+    *PACKAGE.rglob("*.pyi"),
     *PACKAGE.rglob("*.md"),
+    *NATIVE.rglob("*.h"),
+    *NATIVE.rglob("*.cc"),
     *(ROOT / "docs").rglob("*.md"),
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -263,7 +274,7 @@ def test_test_files_have_names_of_their_own():
 
 def private_words(text: str) -> list[tuple[int, str]]:
     """Return line numbers and words; a line break or an underscore counts as a blank."""
-    flat = re.sub(r"\n *# ", lambda m: "\n" + " " * (len(m[0]) - 1), text)
+    flat = re.sub(r"\n *(?:#|//) ", lambda m: "\n" + " " * (len(m[0]) - 1), text)
     flat = flat.replace("_", " ")
     pattern = re.compile(NOT_PLAIN.pattern.replace(" ", r"\s+"), re.IGNORECASE)
     return [(flat.count("\n", 0, m.start()) + 1, m[0]) for m in pattern.finditer(flat)]
@@ -285,4 +296,5 @@ def test_names_use_plain_words(path: Path) -> None:
 def test_private_words_are_found_in_names_comments_and_across_lines():
     text = "\n\n    # sent to so\n    # many workers\n    is_told = 1  # Nobody\n"
     assert private_words(text) == [(3, "so\n      many"), (5, "told"), (5, "Nobody")]
+    assert private_words("\n// steps go\n// on") == [(2, "go\n   on")]
     assert private_words("wrap around the end; take up to 3 batches; untold") == []

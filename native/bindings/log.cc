@@ -81,7 +81,8 @@ class PyRecord {
   std::uint64_t append_to(LogWriter& log, const Request& request) const {
     for (const auto& [lookup, generation] : lookups_) {
       if (lookup->generation() != generation) {
-        throw std::logic_error("a lookup of the record went on to another batch; append it before");
+        throw std::logic_error(
+            "a lookup of the record has another batch now; append the record before");
       }
     }
     for (std::size_t i = 0; i < operations_.size(); ++i) {

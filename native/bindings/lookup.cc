@@ -74,7 +74,7 @@ nb::tuple unique_ids(const BatchLookup& lookup, std::size_t table) {
 
 using GivenRows = std::pair<Matrix, Array<const std::uint8_t, nb::ndim<1>>>;
 
-// Python keeps the arrays until the lookup goes on to another batch.
+// Python keeps the arrays until the next batch is looked up.
 void set_rows(BatchLookup& lookup, const std::vector<GivenRows>& given) {
   std::vector<ListedRows> rows;
   for (const auto& [weights, is_there] : given) {

@@ -127,7 +127,7 @@ void parse_number_cells(const TextColumn<Offset>& column, char list_separator, f
     if (num_found == 0) std::ranges::fill(wanted, padding);
     if (num_found != 0 && num_found != width) {
       throw CellFault(row, cell,
-                      "expected " + std::to_string(width) + " numbers parted by '" +
+                      "expected " + std::to_string(width) + " numbers separated by '" +
                           list_separator + "', got " + std::to_string(num_found));
     }
   }

@@ -52,7 +52,7 @@ std::uint32_t by_table(std::uint32_t crc, const std::byte* at, std::size_t num_b
 // Product of two polynomials modulo that of the sum; the highest bit is the one of x^0.
 constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product = 0;
-  for (; a != 0; a <<= 1) {  // without branches in it, which nobody could foresee
+  for (; a != 0; a <<= 1) {  // without branches, which could not be predicted
     product ^= b & (0 - (a >> 31));
     b = (b >> 1) ^ (kPolynomial & (0 - (b & 1)));
   }

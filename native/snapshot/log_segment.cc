@@ -63,7 +63,7 @@ std::optional<std::uint64_t> SegmentReader::find_sound_record(std::uint64_t offs
   return std::nullopt;
 }
 
-// Tells cheaply whether a record of this log, not before the expected one, may begin here.
+// Returns cheaply whether a record of this log, not before the expected one, may begin here.
 bool SegmentReader::is_plausible(const std::byte* frame, std::uint64_t num_bytes_left) const {
   const std::uint64_t num_bytes = load<std::uint32_t>(frame);
   const auto lsn = load<std::uint64_t>(frame + kFrameBytes);

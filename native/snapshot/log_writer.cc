@@ -15,7 +15,7 @@ constexpr std::size_t kChunkBytes = std::size_t{1} << 18;
 // A name for the time before the header is complete; what a crash left there is of no use.
 std::filesystem::path unfinished(std::filesystem::path path) {
   path += ".new";
-  std::error_code ignored;  // creating the file tells
+  std::error_code ignored;  // creating the file reports it
   std::filesystem::remove(path, ignored);
   return path;
 }
@@ -96,8 +96,8 @@ std::uint64_t LogWriter::commit(Durability level) {
   return synced_lsn_;
 }
 
-// Writes a record if nobody uses the file and nothing waits; false if it has to wait. If the system
-// refuses, it waits as well, and the next commit tells.
+// Writes a record if no thread uses the file and nothing waits; false if it has to wait. If the
+// system refuses, it waits as well, and the next commit reports it.
 bool LogWriter::try_write_through(Record& record) {
   const std::unique_lock file_lock(file_mutex_, std::try_to_lock);
   if (!file_lock || is_broken_ || writing_.size() != 0) return false;

@@ -163,7 +163,7 @@ WrittenShard write_shard(CutReader& reader, const ShardHeader& header,
     file.close();
     return written;
   } catch (...) {
-    std::error_code ignored;  // the first failure is the one to tell of
+    std::error_code ignored;  // the first failure is the one to report
     std::filesystem::remove(file.path(), ignored);
     throw;
   }

@@ -80,7 +80,7 @@ TEST(counts_of_a_candidate_stop_at_their_end) {
   CHECK(counted.show == 65535 && counted.click == 65535 && candidates.size() == 1);
 }
 
-TEST(admission_goes_by_sights_or_score) {
+TEST(admission_is_by_impressions_or_score) {
   const Admission count{.kind = AdmissionKind::kCount, .threshold = 3.0};
   CHECK(!count.admits({.id = 1, .last_seen = 0, .show = 2, .click = 2}));
   CHECK(count.admits({.id = 1, .last_seen = 0, .show = 3, .click = 0}));

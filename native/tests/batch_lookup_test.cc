@@ -154,7 +154,7 @@ TEST(an_id_out_of_range_leaves_the_tables_unchanged) {
   CHECK(table->size() == 0 && table->counts().created == 0);
 }
 
-TEST(the_first_id_of_the_batch_that_is_out_of_range_is_told) {
+TEST(the_first_id_of_the_batch_that_is_out_of_range_is_reported) {
   constexpr std::size_t kNumSamples = 5000;  // several stretches
   const auto small = make_table({.dim = kDim, .num_rows = 10});
   const auto large = make_table({.dim = kDim, .num_rows = 100'000, .salt = 8});

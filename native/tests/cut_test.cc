@@ -274,7 +274,7 @@ TEST(a_delta_whose_parent_was_replaced_is_refused) {
   CHECK(std::filesystem::is_empty(folder.path() / "second"));
 }
 
-TEST(without_memory_for_copies_the_snapshot_fails_and_training_goes_on) {
+TEST(without_memory_for_copies_the_snapshot_fails_and_training_continues) {
   use_threads(1);
   const Admission many{.kind = AdmissionKind::kCount, .threshold = 99.0};
   const auto table = make_table({.admission = many});

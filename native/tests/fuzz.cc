@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds readers what they should refuse for so many seconds, from a seed that is printed: a crash
-// can be had again. `native_fuzz TARGET [seconds] [seed]`
+// Feeds invalid input to readers for a number of seconds. The seed is printed, so that a crash can
+// be reproduced. `native_fuzz TARGET [seconds] [seed]`
 #include <chrono>
 #include <random>
 

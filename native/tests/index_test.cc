@@ -9,7 +9,7 @@
 namespace fleetrec::testing {
 namespace {
 
-// An index, and beside it a map that says what has to be in it. A row's id is its number; the tag
+// An index, and a map with its expected content. A row's id is its number; the tag
 // of an id keeps a few bits only, so that many ids share one.
 class Twins {
  public:

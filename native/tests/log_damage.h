@@ -149,8 +149,8 @@ inline void feed_damaged_log(Random& random) {
     }
     // What was cut is gone, what was applied is still there.
     const TableList again = make_tables(made.choice);
-    const ReplayStats told = replay_log(again, segments, 0, TornTail::kKeep);
-    CHECK(told.last_lsn == stats.last_lsn && !told.torn);
+    const ReplayStats stats_again = replay_log(again, segments, 0, TornTail::kKeep);
+    CHECK(stats_again.last_lsn == stats.last_lsn && !stats_again.torn);
     CHECK(content_of(again) == content_of(tables));
   }
 }

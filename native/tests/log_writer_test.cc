@@ -15,7 +15,7 @@ namespace {
 
 const std::vector<LogTable> kTables{{"t", 4}};
 
-// A push of so many ids, whose columns lie in pieces.
+// A push of a number of ids, whose columns lie in pieces.
 struct Push {
   std::vector<std::uint64_t> ids;
   std::vector<float> grads;

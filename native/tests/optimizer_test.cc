@@ -72,7 +72,7 @@ TEST(a_positive_gradient_lowers_weights_and_a_negative_one_raises_them) {
   });
 }
 
-TEST(a_row_that_was_dumped_and_restored_goes_on_equal) {
+TEST(a_row_that_was_dumped_and_restored_continues_equal) {
   each_optimizer([](const std::string&, const GuardedOptimizer& optimizer) {
     Random random(1);
     FreshRow straight(optimizer, 0.1f);

@@ -99,7 +99,7 @@ TEST(rows_are_added_to_those_there_are_unless_twice_or_out_of_range) {
   CHECK(table->size() == 3);
 }
 
-TEST(counts_go_on_from_what_was_counted_before) {
+TEST(counts_continue_from_earlier_counts) {
   const auto table = make_table();
   table->create(4, table->place(4));
   table->set_counts({.created = 7, .evicted = 5});

@@ -51,7 +51,7 @@ Read read(Table& table, const std::vector<std::int64_t>& ids, Missing missing = 
   return rows;
 }
 
-// Makes one step with rows that are read from `tables` and told about afterwards.
+// Makes one step with rows that are read from `tables` and updated afterwards.
 std::vector<float> step_from_afar(BatchLookup& lookup, std::vector<std::shared_ptr<Table>>& tables,
                                   const Lists& lists, const LookupContext& context,
                                   const std::vector<float>& grads) {

@@ -98,7 +98,7 @@ def test_stats_of_a_bare_folder_of_a_table(capsys):
     show_stats(Path("ckpt/0") / TABLE)
     printed = capsys.readouterr().out
     assert "SparseFeatFactors: 30 rows of width 4" in printed
-    assert "made and evicted not known" in printed
+    assert "created and evicted rows unknown" in printed
 
 
 def make_bare_table(folder, rows):

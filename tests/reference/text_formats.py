@@ -19,7 +19,7 @@ def lines_of(text: bytes) -> list[bytes]:
 
 
 def tokens_of(line: bytes) -> list[bytes]:
-    """Tokens are parted by blanks and tabs; other white space counts at the ends only."""
+    """Tokens are separated by blanks and tabs; other white space counts at the ends only."""
     return [token for token in line.strip().replace(b"\t", b" ").split(b" ") if token]
 
 

@@ -1,4 +1,4 @@
-"""``fleetrec checkpoint``: look into checkpoints."""
+"""``fleetrec checkpoint``: inspect checkpoints."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""``fleetrec data``: look at data as a model would see it."""
+"""``fleetrec data``: show data as a model gets it."""
 
 import contextlib
 import html

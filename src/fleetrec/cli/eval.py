@@ -35,7 +35,7 @@ LOGS = Path("logs")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalRequest:
-    """What was typed."""
+    """The arguments of the command."""
 
     source: str | None
     model_dir: str | None = None

@@ -1,4 +1,4 @@
-"""``fleetrec launch-ps``: servers and workers for a program of the user's own."""
+"""``fleetrec launch-ps``: run a user's program as servers and workers."""
 
 import shutil
 import sys
@@ -12,12 +12,14 @@ from fleetrec.launch.placement import Placement, assign_replicas
 
 launch_app = typer.Typer()
 
-Script = Annotated[Path, typer.Argument(help="A Python program that asks fleet for its role.")]
-Arguments = Annotated[list[str] | None, typer.Argument(help="Passed on to the program.")]
-WorkerNum = Annotated[int, typer.Option("--worker_num", min=1, help="Workers of the whole job.")]
+Script = Annotated[Path, typer.Argument(help="A Python program that uses the Fleet API.")]
+Arguments = Annotated[list[str] | None, typer.Argument(help="Arguments of the program.")]
+WorkerNum = Annotated[
+    int, typer.Option("--worker_num", min=1, help="Number of workers of the whole job.")
+]
 ServerNum = Annotated[
     int | None,
-    typer.Option("--server_num", min=1, help="Servers of the whole job; 1 if left out."),
+    typer.Option("--server_num", min=1, help="Number of servers of the whole job; by default 1."),
 ]
 StartPort = Annotated[
     int | None,
@@ -38,9 +40,11 @@ NodeIps = Annotated[
 ]
 LogDir = Annotated[Path, typer.Option("--log_dir", help="The folder of serverlog.N, workerlog.N.")]
 MaxRestart = Annotated[
-    int, typer.Option("--max_restart", min=0, help="How often a killed process is started again.")
+    int, typer.Option("--max_restart", min=0, help="How often a killed process is restarted.")
 ]
-PrintConfig = Annotated[bool, typer.Option("--print_config", help="Print what runs where.")]
+PrintConfig = Annotated[
+    bool, typer.Option("--print_config", help="Print which process runs where.")
+]
 
 
 @launch_app.command("launch-ps", context_settings={"allow_interspersed_args": False})
@@ -58,7 +62,7 @@ def launch_ps(  # noqa: PLR0913 (the flags of the launcher that users know)
     max_restart: MaxRestart = 3,
     print_config: PrintConfig = False,
 ) -> None:
-    """Run a program of your own as the servers and workers of one job.
+    """Run your program as the servers and workers of one job.
 
     Example: fleetrec launch-ps --worker_num 2 --server_num 2 train.py
     """

@@ -27,9 +27,9 @@ app = typer.Typer(
 )
 models_app = typer.Typer(invoke_without_command=True)
 app.add_typer(models_app, name="models")
-table_app = typer.Typer(help="Look into tables on disk, and make them.", no_args_is_help=True)
+table_app = typer.Typer(help="Inspect tables on disk, and import them.", no_args_is_help=True)
 app.add_typer(table_app, name="table")
-data_app = typer.Typer(help="Look at data as a model would see it.", no_args_is_help=True)
+data_app = typer.Typer(help="Show data as a model gets it.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.add_typer(pipeline_app)
 app.add_typer(checkpoint_app, name="checkpoint")
@@ -67,11 +67,11 @@ def run(
     ] = False,
     log_dir: Annotated[
         Path | None,
-        typer.Option(help="Where run folders and logs of processes are made; by default logs."),
+        typer.Option(help="Folder for run folders and logs of processes; by default logs."),
     ] = None,
     only: OnlyOption = None,
 ) -> None:
-    """Run the runners that ``mode`` names, in order, or train as a pipeline says.
+    """Run the runners of ``mode`` in order, or train a pipeline.
 
     Example: fleetrec run -m fleetrec.models.rank.dnn -o runner.single_cpu_train.epochs=2
     """
@@ -93,7 +93,7 @@ def check(
     ] = None,
     override: Overrides = None,
 ) -> None:
-    """Check a job file and look at its data, without running anything.
+    """Check a job file and the first samples of its data, without training.
 
     Example: fleetrec check rank/dnn
     """
@@ -106,13 +106,13 @@ def check(
 
 @app.command()
 def new(
-    folder: Annotated[Path, typer.Argument(help="The folder to make.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to create.")],
     *,
     source: Annotated[
         str, typer.Option("--from", help="The built-in model to start from.")
     ] = "rank/dnn",
 ) -> None:
-    """Write a workspace of your own that runs at once.
+    """Create a workspace from a built-in model.
 
     Example: fleetrec new my_model --from rank/dnn
     """
@@ -137,7 +137,7 @@ def serve_table(
     tls_certificate: Annotated[Path | None, typer.Option(help="Serve with TLS (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).")] = None,
 ) -> None:
-    """Serve the tables of a checkpoint to programs that look rows up, until a signal comes.
+    """Serve the tables of a checkpoint read-only, until SIGINT or SIGTERM.
 
     Example: fleetrec serve-table increment_dnn/3 --endpoint 127.0.0.1:7000
     """
@@ -197,7 +197,7 @@ PathArgument = Annotated[
     typer.Argument(help="A file, folder, pattern or URL; by default the data_path of the job."),
 ]
 ConfigOption = Annotated[
-    str, typer.Option("--config", "-c", help="The job whose data set says how to read.")
+    str, typer.Option("--config", "-c", help="The job whose data set describes the format.")
 ]
 DatasetOption = Annotated[
     str | None, typer.Option("--dataset", help="A data set of the job; by default the first.")
@@ -210,7 +210,7 @@ def data_head(
     *,
     config: ConfigOption,
     dataset: DatasetOption = None,
-    num_rows: Annotated[int, typer.Option("-n", min=1, help="How many samples.")] = 3,
+    num_rows: Annotated[int, typer.Option("-n", min=1, help="Number of samples.")] = 3,
 ) -> None:
     """Print the first samples, feature by feature.
 
@@ -229,7 +229,7 @@ def data_stats(
     dataset: DatasetOption = None,
     page: Annotated[Path | None, typer.Option("--html", help="Write a page with plots.")] = None,
 ) -> None:
-    """Print coverage, different ids, lengths and ranges of every feature.
+    """Print coverage, number of unique ids, lengths and ranges of every feature.
 
     Example: fleetrec data stats --config rank/dnn --html data.html
     """
@@ -269,7 +269,7 @@ TableOption = Annotated[
 
 @table_app.command("stats")
 def table_stats(checkpoint: CheckpointArgument) -> None:
-    """Print rows, bytes, what came and went, quantiles, histograms and the rows shown most.
+    """Print statistics of tables: rows, bytes, quantiles, histograms and the most shown rows.
 
     Example: fleetrec table stats increment_dnn/3
     """
@@ -313,11 +313,11 @@ def table_dump(
 @table_app.command("import")
 def table_import(
     source: Annotated[str, typer.Argument(help="A Parquet or Arrow file with id and vector.")],
-    target: Annotated[str, typer.Argument(help="The checkpoint to make.")],
+    target: Annotated[str, typer.Argument(help="The checkpoint to create.")],
     *,
-    table: Annotated[str, typer.Option("--table", help="Name of the table, as the model has it.")],
+    table: Annotated[str, typer.Option("--table", help="Name of the table in the model.")],
 ) -> None:
-    """Make a checkpoint of one table, from which a run can start (init_pretraining_model_path).
+    """Create a checkpoint of one table, to start a run from (init_pretraining_model_path).
 
     Example: fleetrec table import rows.parquet imported --table SparseFeatFactors
     """
@@ -331,7 +331,7 @@ def table_diff(
     before: CheckpointArgument,
     after: Annotated[str, typer.Argument(help="Another checkpoint or table folder.")],
 ) -> None:
-    """Print which rows came, went and moved from one checkpoint to another.
+    """Print which rows were added, removed and changed between two checkpoints.
 
     Example: fleetrec table diff increment_dnn/0 increment_dnn/3
     """
@@ -352,7 +352,10 @@ def _options(
     _version_wanted: Annotated[
         bool,
         typer.Option(
-            "--version", callback=lambda v: _version(wanted=v), is_eager=True, help="Print it."
+            "--version",
+            callback=lambda v: _version(wanted=v),
+            is_eager=True,
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Who watches a run: log lines in the style of its dialect, and a list of what it saved."""
+"""Observers of a run: log lines in the format of its dialect, and a list of its outputs."""
 
 import logging
 

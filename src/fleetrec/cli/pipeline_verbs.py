@@ -1,22 +1,22 @@
-"""The verbs for pipelines: what may be typed; the work is done elsewhere."""
+"""The verbs for pipelines: their arguments; the work is done in other modules."""
 
 from typing import Annotated
 
 import typer
 
 pipeline_app = typer.Typer()
-checkpoint_app = typer.Typer(help="Look into checkpoints.", no_args_is_help=True)
+checkpoint_app = typer.Typer(help="Inspect checkpoints.", no_args_is_help=True)
 
 JobOption = Annotated[
     str | None,
     typer.Option("--pipeline_config_path", "-m", "--model", help="A pipeline, or a YAML job."),
 ]
 ModelDir = Annotated[
-    str | None, typer.Option("--model_dir", help="Take this folder instead of the pipeline's.")
+    str | None, typer.Option("--model_dir", help="Folder of the model, instead of the pipeline's.")
 ]
 EvalPath = Annotated[
     list[str] | None,
-    typer.Option("--eval_input_path", help="Data to evaluate on, instead. Repeatable."),
+    typer.Option("--eval_input_path", help="Other evaluation data. Repeatable."),
 ]
 Overrides = Annotated[
     list[str] | None,
@@ -40,31 +40,31 @@ def train_eval(  # noqa: PLR0913
     model_dir: ModelDir = None,
     train_input_path: Annotated[
         list[str] | None,
-        typer.Option("--train_input_path", help="Data to learn from, instead. Repeatable."),
+        typer.Option("--train_input_path", help="Other training data. Repeatable."),
     ] = None,
     eval_input_path: EvalPath = None,
     fine_tune_checkpoint: Annotated[
         str | None,
-        typer.Option("--fine_tune_checkpoint", help="Weights to begin with, or a folder of them."),
+        typer.Option("--fine_tune_checkpoint", help="Checkpoint, or a folder of them."),
     ] = None,
     edit_config_json: Annotated[
         str | None, typer.Option("--edit_config_json", help='E.g. {"data_config.batch_size": 64}.')
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of first weights and of shuffling; by default 0.")
+        int | None, typer.Option(min=0, help="Random seed of weights and shuffling; by default 0.")
     ] = None,
     num_workers: Annotated[
         int | None,
-        typer.Option("--num_workers", min=1, help="Processes that train, on this machine."),
+        typer.Option("--num_workers", min=1, help="Number of workers on this machine."),
     ] = None,
     num_servers: Annotated[
         int | None,
-        typer.Option("--num_servers", min=1, help="Parameter servers, if train_distribute needs."),
+        typer.Option("--num_servers", min=1, help="Number of parameter servers."),
     ] = None,
     override: Overrides = None,
     only: OnlyOption = None,
 ) -> None:
-    """Train and evaluate as a pipeline says; --train_config.num_steps=100 changes a field.
+    """Train and evaluate a pipeline; --train_config.num_steps=100 changes a field.
 
     Example: fleetrec train-eval --pipeline_config_path deepfm.config --train_config.num_steps=100
     """
@@ -124,7 +124,7 @@ def evaluate(
 
 @checkpoint_app.callback()
 def checkpoint() -> None:
-    """Look into checkpoints."""
+    """Inspect checkpoints."""
 
 
 @checkpoint_app.command("vars")

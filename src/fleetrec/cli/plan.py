@@ -1,4 +1,4 @@
-"""``fleetrec plan``: what goes where, and what it costs."""
+"""``fleetrec plan``: placement of tables, memory, traffic and speed."""
 
 import dataclasses
 import json
@@ -28,12 +28,12 @@ from fleetrec.planning.units import (
 )
 
 MIN_WIDTH = 120  # of tables, where a terminal does not say
-MOST_RANKS = 256  # that are looked ahead to, unless more are asked for
+MOST_RANKS = 256  # upper end of the scaling table, unless --ranks is larger
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanRequest:
-    """What was typed."""
+    """The arguments of the command."""
 
     config: str
     num_ranks: int
@@ -60,7 +60,7 @@ class Plan:
 
 
 def show_plan(request: PlanRequest, *, as_json: bool) -> None:
-    """Print the plan; a rank that needs more memory than there is makes it an error."""
+    """Print the plan; raise an error if a rank needs more memory than it has."""
     limit = None if request.memory is None else bytes_of(request.memory, option="--memory")
     network = Network(
         bytes_per_s=bytes_per_s_of(request.bandwidth, option="--bandwidth"),

@@ -1,4 +1,4 @@
-"""``fleetrec plan``: what may be typed; the work is done elsewhere."""
+"""``fleetrec plan``: its arguments; the work is done in other modules."""
 
 from typing import Annotated
 
@@ -15,21 +15,20 @@ def plan(  # noqa: PLR0913
         str, typer.Argument(help="A job as for run, or a pipeline, which ends in .config.")
     ],
     *,
-    ranks: Annotated[int, typer.Option(min=1, max=1024, help="Processes that train together.")],
+    ranks: Annotated[int, typer.Option(min=1, max=1024, help="Number of ranks.")],
     memory: Annotated[
-        str | None, typer.Option(help="What a rank has, as in 80GB; an error if it needs more.")
+        str | None, typer.Option(help="Memory of a rank, as in 80GB; an error if it needs more.")
     ] = None,
     bandwidth: Annotated[
-        str, typer.Option(help="What a rank can send: 25Gb are bits, 3GB bytes, in a second.")
+        str,
+        typer.Option(help="Network bandwidth of a rank per second: 25Gb (bits) or 3GB (bytes)."),
     ] = "25Gb",
-    latency: Annotated[str, typer.Option(help="How long a message takes.")] = "50us",
+    latency: Annotated[str, typer.Option(help="Latency of a message.")] = "50us",
     placement: Annotated[
         Placement | None,
-        typer.Option(help="Where rows are; by default as the job says, or auto."),
+        typer.Option(help="Placement of tables; by default that of the job, or auto."),
     ] = None,
-    samples: Annotated[
-        int, typer.Option(min=1, help="Samples that are looked at, from the beginning.")
-    ] = 50000,
+    samples: Annotated[int, typer.Option(min=1, help="Number of samples to read.")] = 50000,
     override: Annotated[
         list[str] | None,
         typer.Option("-o", "--override", help="Change a key of the job. Repeatable."),

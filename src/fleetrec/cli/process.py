@@ -40,7 +40,7 @@ def run_process(
     """Do this process's part of a run until the run is over.
 
     ``resume`` continues the last training in ``folder``. A run that is asked to stop saves itself
-    and raises KeyboardInterrupt. ``observers`` watch it beside the usual ones.
+    and raises KeyboardInterrupt. ``observers`` are added to the usual ones.
     """
     keep_freed_memory()
     if place.role == "server":

@@ -16,7 +16,7 @@ from fleetrec.core.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What was typed."""
+    """The arguments of the command."""
 
     model: str
     overrides: Sequence[str] = ()

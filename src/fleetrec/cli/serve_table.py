@@ -14,7 +14,7 @@ from fleetrec.server.serve import metrics_page
 
 logger = logging.getLogger(__name__)
 
-NUM_READERS = 4  # that are answered at a time, beside some threads
+NUM_READERS = 4  # served at a time
 POLL_S = 0.2  # between two looks whether to stop
 
 

@@ -13,7 +13,7 @@ class StopRequest:
         self._before: dict[signal.Signals, Any] = {}
 
     def is_requested(self) -> bool:
-        """Tell whether a signal has come."""
+        """Return whether a signal was received."""
         return self._requested
 
     def __enter__(self) -> Self:

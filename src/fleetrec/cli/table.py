@@ -1,4 +1,4 @@
-"""``fleetrec table``: look into tables on disk, and make them from other files."""
+"""``fleetrec table``: inspect tables on disk, and import them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +32,7 @@ Numbers = npt.NDArray[np.float32]
 
 
 def show_stats(path: str) -> None:
-    """Print the figures of every table."""
+    """Print the statistics of every table."""
     for name, table in open_tables(path).items():
         summary = summarize(table)
         typer.echo(
@@ -84,7 +84,7 @@ def import_file(source: str, target: str, *, table: str) -> None:
 
 
 def show_difference(before: str, after: str) -> None:
-    """Print what became of the tables from one checkpoint to another."""
+    """Print the differences of tables between two checkpoints."""
     for name, (old, new) in _pairs(before, after).items():
         found = compare(old, new)
         typer.echo(
@@ -124,12 +124,12 @@ def _pairs(before: str, after: str) -> dict[str, tuple[TableView, TableView]]:
 
 def _history(table: TableView) -> str:
     if table.record is None:
-        return "rows made and evicted not known: no checkpoint"
+        return "created and evicted rows unknown: not a checkpoint"
     return f"{table.record.created} rows made, {table.record.evicted} evicted"
 
 
 def _counts_clicks(table: TableView, summary: Summary) -> bool:
-    """Tell whether the clicks of a table mean anything.
+    """Return whether the clicks of a table were counted.
 
     A checkpoint records the rule of admission, but not that of eviction: where admission does not
     need clicks, zeros everywhere are taken for "not counted".

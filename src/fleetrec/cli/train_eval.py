@@ -15,7 +15,7 @@ from fleetrec.core.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainEvalRequest:
-    """What was typed."""
+    """The arguments of the command."""
 
     source: str | None
     model_dir: str | None = None
@@ -69,7 +69,7 @@ class TrainEvalRequest:
         return (sys.executable, "-m", "fleetrec.train_eval", *options, *self.arguments)
 
     def _processes(self) -> Processes:
-        """Return how many processes train: those that a launcher has started, or the asked for."""
+        """Return how many processes train: those that a launcher started, or those requested."""
         place = read_place()
         if place is None:
             return Processes(num_workers=self.num_workers or 1, num_servers=self.num_servers)

@@ -82,9 +82,9 @@ class Column:
         cells = self._filled(precision=precision)
         if not separator:
             return _present(cells, np.ones(len(cells), np.int64))
-        parted = pc.split_pattern(cells, separator.encode())
+        split = pc.split_pattern(cells, separator.encode())
         return _present(
-            parted.flatten().cast(pa.large_binary()), _int64(pc.list_value_length(parted))
+            split.flatten().cast(pa.large_binary()), _int64(pc.list_value_length(split))
         )
 
     def numbers(self, *, width: int, separator: str) -> tuple[Floats, int]:

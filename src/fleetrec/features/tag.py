@@ -54,11 +54,11 @@ class TagFeature(DeclaredFeature, name="tag"):
         """Split ids from weights at the last separator; without one the weight is 1."""
         assert self.options.weight_separator is not None
         mark = self.options.weight_separator.encode()
-        parted = pc.split_pattern(texts.values, mark, max_splits=1, reverse=True)
-        has_weight = np.asarray(pc.list_value_length(parted)) > 1
-        ids = pc.list_element(parted, 0).cast(pa.large_binary())
-        ones = pa.array([b"1"] * len(parted), pa.large_binary())
-        padded = [pair[1] if len(pair) > 1 else b"1" for pair in parted.to_pylist()]
+        split = pc.split_pattern(texts.values, mark, max_splits=1, reverse=True)
+        has_weight = np.asarray(pc.list_value_length(split)) > 1
+        ids = pc.list_element(split, 0).cast(pa.large_binary())
+        ones = pa.array([b"1"] * len(split), pa.large_binary())
+        padded = [pair[1] if len(pair) > 1 else b"1" for pair in split.to_pylist()]
         weights = pa.array(padded, pa.large_binary()) if has_weight.any() else ones
         cut = Texts(values=ids, offsets=texts.offsets)
         return cut, _to_weights(Texts(values=weights, offsets=texts.offsets), column)

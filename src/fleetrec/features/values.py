@@ -1,4 +1,4 @@
-"""What columns become: lists of ids, and arrays of numbers."""
+"""Values of features: lists of ids, and arrays of numbers."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _NO_IDS = np.empty(0, np.int64)
 class IdLists:
     """The ids of one feature: row ``i`` owns ``ids[offsets[i]:offsets[i + 1]]``, maybe none.
 
-    Without offsets there is one id in every row. Weights stand beside the ids.
+    Without offsets there is one id in every row. Weights are parallel to the ids.
     """
 
     ids: Ids

@@ -68,11 +68,11 @@ class Dataset:
         self._num_threads = 1
 
     def set_use_var(self, variables: Sequence[Variable]) -> None:
-        """Say what a line of wire text holds: dense variables first, then those of ids."""
+        """Set the variables of a line of wire text: dense ones first, then those of ids."""
         order = [variable.is_sparse for variable in variables]
         if order != sorted(order):
             raise ConfigError(
-                ["set_use_var: dense variables (float32) must stand before those of ids (int64)"]
+                ["set_use_var: dense variables (float32) must precede those of ids (int64)"]
             )
         self._variables = tuple(variables)
 
@@ -81,7 +81,7 @@ class Dataset:
         self._pipe_command = command
 
     def set_filelist(self, paths: Sequence[str]) -> None:
-        """Say which files this worker reads."""
+        """Set the files that this worker reads."""
         self._files = tuple(file for path in paths for file in list_files(str(path)))
 
     def set_batch_size(self, batch_size: int) -> None:
@@ -155,7 +155,7 @@ class InMemoryDataset(Dataset):
         pool.shutdown(wait=False)
 
     def wait_preload_done(self) -> None:
-        """Put what was preloaded in the place of what is in memory."""
+        """Replace the samples in memory by the preloaded ones."""
         if self._preloading is None:
             raise RuntimeError("InMemoryDataset: call preload_into_memory first")
         preloading, self._preloading = self._preloading, None
@@ -181,7 +181,7 @@ class InMemoryDataset(Dataset):
         return len(self._memory())
 
     def release_memory(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._memory().release()
         self._loaded = None
 

@@ -15,7 +15,7 @@ PhaseFiles = Mapping[str, tuple[DataFile, ...]]
 class PassSpec:
     """One pass: the unit of data that is named, counted, saved after and resumed into.
 
-    ``files`` and ``fingerprint``, which tells whether they are the same as before, are by phase.
+    ``files`` and ``fingerprint``, which shows whether they have changed, are by phase.
     ``event_time`` is when the samples happened, in seconds, where they do not say it themselves.
     """
 

@@ -24,7 +24,9 @@ def test_checkpoints_that_are_found_by_their_step_must_be_of_one_run(tmp_path):
     run = make_run(tmp_path, prefix="model.ckpt-")
     check_new_run(run)
     publish(tmp_path, "model.ckpt-3")
-    with pytest.raises(ConfigError, match=r"holds model\.ckpt-3 of an earlier run; resume with --c"):
+    with pytest.raises(
+        ConfigError, match=r"holds model\.ckpt-3 of an earlier run; resume with --c"
+    ):
         check_new_run(run)
     check_new_run(run.model_copy(update={"kind": "infer"}))
 

@@ -105,7 +105,7 @@ def test_the_same_shuffles_give_the_same_order(paths):
 
 def test_dense_variables_come_first():
     label, price = data("label", [1], dtype="int64"), data("price", [1])
-    with pytest.raises(ConfigError, match=r"dense variables .* must stand before"):
+    with pytest.raises(ConfigError, match=r"dense variables .* must precede"):
         QueueDataset().set_use_var([label, price])
 
 

@@ -71,7 +71,7 @@ def test_a_cell_that_is_no_number_is_pointed_at(cell):
 
 @pytest.mark.parametrize("cell", [b"1", b"1|2|3"])
 def test_a_vector_of_another_width_is_pointed_at(cell):
-    with pytest.raises(CellError, match=r"expected 2 numbers parted by '\|', got"):
+    with pytest.raises(CellError, match=r"expected 2 numbers separated by '\|', got"):
         numbers_of(cell, width=2)
 
 

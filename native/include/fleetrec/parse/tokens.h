@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of one line, parted by blanks or tabs.
+// The tokens of one line, separated by blanks or tabs.
 #pragma once
 
 #include <string>

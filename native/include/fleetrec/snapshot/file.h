@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are closed by whoever opened them, and errors that say where.
+// Files that close themselves, and errors that name the file.
 #pragma once
 
 #include <cstddef>

@@ -85,7 +85,7 @@ class Cut {
   friend SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& target);
 };
 
-// Writes the table as it was at the cut, once; other threads may go on changing it. Throws
+// Writes the table as it was at the cut, once; other threads may change it meanwhile. Throws
 // WriteFault, and removes what it wrote; std::logic_error for a delta without a parent, or one
 // whose parent is no longer that of the table. Afterwards, and also after a failure, the cut is
 // released.

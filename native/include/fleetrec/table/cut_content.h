@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table as it was at a cut, while the table itself goes on changing.
+// A table as it was at a cut, while the table itself keeps changing.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,7 @@ namespace fleetrec {
 // Copy on write, row by row: a row is copied here before it first changes after the cut. So what
 // was there at the cut is what has not changed since, and the copies. The version of a row tells
 // the two apart, so that a row that changes again costs one comparison.
-//
-// Whoever calls holds the mutex of the table; threads within a call work on different buckets.
+// The caller holds the mutex of the table; threads within a call work on different buckets.
 class CutContent {
  public:
   using ChangedCandidates = std::unordered_map<std::uint64_t, Candidate>;

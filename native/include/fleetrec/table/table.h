@@ -193,7 +193,7 @@ class Table {
   const CutMark& last_cut() const { return last_cut_; }
   void set_last_cut(const CutMark& cut) { last_cut_ = cut; }
 
-  // Who wants to know what the table held at a cut; nobody: nullptr.
+  // The cut that still needs the content of the table; nullptr if there is none.
   const std::shared_ptr<CutContent>& cut_content() const { return cut_content_; }
   void set_cut_content(std::shared_ptr<CutContent> content);
 

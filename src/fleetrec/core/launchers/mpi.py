@@ -46,7 +46,7 @@ def read_open_mpi(variables: Variables) -> Place | None:
 def read_pmi(variables: Variables) -> Place | None:
     """Return the place of a rank that mpiexec of MPICH or Intel MPI started.
 
-    srun speaks PMI too; then Slurm's own variables say more.
+    srun sets PMI variables, too; then Slurm's own variables have precedence.
     """
     if is_given(variables, PMI_RANK):
         same_as_slurm = ("SLURM_PROCID", "SLURM_NTASKS")

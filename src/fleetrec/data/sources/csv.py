@@ -143,7 +143,7 @@ class Csv(Source, name="csv"):
         try:
             rows = self._cut_cells(text, chunk.num_rows, chunk.columns, needed)
         except _BadLineError as error:
-            if error.row > 0:  # a bad cell may stand before the bad line
+            if error.row > 0:  # there may be a bad cell before the bad line
                 self._decode_chunk(chunk.take(error.row)[0])
             raise
         values = self._features.transform_rows(rows)
