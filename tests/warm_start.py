@@ -26,7 +26,6 @@ import tempfile
 import threading
 import time
 import traceback
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -126,7 +125,7 @@ def _request(call: dict) -> Request | None:
 
 
 def _is_supported(word: str) -> bool:
-    return word in ("-m", "-c") or not word.startswith("-")
+    return word == "-m" or not word.startswith("-")  # a program for -c is small
 
 
 # --- in the process that asks ----------------------------------------------------------------
@@ -337,12 +336,6 @@ def _execute(request: Request) -> None:
         sys.argv = rest
         sys.path.insert(0, str(Path.cwd()))
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-    elif kind == "-c":
-        sys.argv = ["-c", *rest[1:]]
-        sys.path.insert(0, "")
-        main = types.ModuleType("__main__")
-        sys.modules["__main__"] = main
-        exec(compile(rest[0], "<string>", "exec"), main.__dict__)
     else:
         sys.argv = [kind, *rest]
         sys.path.insert(0, str(Path(kind).resolve().parent))

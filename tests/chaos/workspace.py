@@ -72,20 +72,25 @@ def result_of(folder, plan):
 
 
 def problems_of(result, plan, unbroken):
-    """Say what is not as in ``unbroken``, a run that nothing disturbed; a line each."""
+    """Say what is not as in ``unbroken``, runs that nothing disturbed; a line each.
+
+    Where workers do not wait for each other, no two runs are equal, and the worst counts.
+    """
     problems = audit(result, plan)
-    for epoch, expected in unbroken.figures.items():
+    first = unbroken[0]
+    for epoch, expected in first.figures.items():
         found = result.figures.get(epoch, {})
         if found.get("SAMPLES") != plan.num_samples:
             problems.append(f"epoch {epoch}: {found.get('SAMPLES')} samples were counted")
         elif plan.mode == "sync" and not _are_equal(found, expected):
             problems.append(f"epoch {epoch}: figures {found} instead of {expected}")
     if plan.mode == "sync":
-        names = sorted(result.tensors.keys() | unbroken.tensors.keys())
-        changed = [n for n in names if result.tensors.get(n) != unbroken.tensors.get(n)]
+        names = sorted(result.tensors.keys() | first.tensors.keys())
+        changed = [n for n in names if result.tensors.get(n) != first.tensors.get(n)]
         problems += [f"{name}: not the same to the last bit" for name in changed]
     last = str(plan.num_epochs - 1)
-    found, expected = (one.figures[last]["AUC"] for one in (result, unbroken))
+    found, *others = (one.figures[last]["AUC"] for one in (result, *unbroken))
+    expected = min(others)
     if found < expected - AUC_TOLERANCE:
         problems.append(f"AUC {found:.4f} instead of {expected:.4f}")
     return problems

@@ -26,7 +26,7 @@ def unbroken(tmp_path_factory):
     make_workspace(folder, PLAN)
     with RunningJob(folder) as job:
         assert job.wait() == 0, job.tails()
-    return result_of(folder, PLAN)
+    return [result_of(folder, PLAN)]
 
 
 def test_deaths_at_the_worst_moments_leave_no_trace(tmp_path, unbroken):
