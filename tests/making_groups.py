@@ -1,6 +1,7 @@
 """Groups inside the test's own process: one process, and workers of real servers."""
 
 import contextlib
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -56,6 +57,46 @@ class Member:
     def end_pass(self, *, now=0):
         self.stepper.end_pass(pass_index=self.progress.pass_index, now=now)
         self.progress = self.progress.next_pass()
+
+
+class Meeting:
+    """Where the threads of a test that stand for ranks exchange contents, in rank order."""
+
+    def __init__(self, size):
+        self.size = size
+        self._contents = [b""] * size
+        self._barrier = threading.Barrier(size)
+
+    def all_gather(self, rank, content):
+        self._contents[rank] = content
+        self._barrier.wait(60)
+        found = list(self._contents)
+        self._barrier.wait(60)
+        return found
+
+
+class ThreadRank(SoloGroup):
+    """One of several ranks, each of which is a thread of the test; models are built for one."""
+
+    def __init__(self, rank, meeting):
+        super().__init__(CPU)
+        self.rank = rank
+        self.size = meeting.size
+        self.is_chief = rank == 0
+        self._meeting = meeting
+
+    def all_gather(self, content, *, key, pass_index):
+        del key, pass_index
+        return self._meeting.all_gather(self.rank, content)
+
+    def broadcast(self, content, *, key, pass_index):
+        return self.all_gather(content, key=key, pass_index=pass_index)[0]
+
+
+def thread_ranks(size=2):
+    """Return the groups of ranks that are threads; see ``together``."""
+    meeting = Meeting(size)
+    return [ThreadRank(rank, meeting) for rank in range(size)]
 
 
 def model_options(**given):

@@ -31,6 +31,7 @@ from fleetrec.train.run_folder import RunFolder, run_folder_of
 logger = logging.getLogger(__name__)
 
 LOGS = Path("logs")
+EVAL = "eval"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,12 +78,17 @@ def evaluate_checkpoint(request: EvalRequest) -> None:
 
 def _evaluate(job: Job, run: RunOptions, request: EvalRequest) -> None:
     if job.folder is None:
-        folder = RunFolder(path=LOGS / f"{job.workspace.name}.{run.name}")
-        target = str(folder.path)
-    else:  # the folder of the model has the logs of the training: those of evaluations are below
-        folder = RunFolder(path=run_folder_of(job.folder).path / run.name)
+        path = LOGS / f"{job.workspace.name}.{run.name}"
+        target = str(path)
+    else:
+        path = run_folder_of(job.folder).path
         target = job.folder
-    url = _checkpoint(run, folder, request.checkpoint)
+    url = _checkpoint(run, path, request.checkpoint)
+    if run.evaluation is not None:  # of a training runner, whose logs and id are in that folder
+        path /= EVAL
+    elif job.folder is not None:
+        path /= run.name
+    folder = RunFolder(path=path)
     warm_start = run.warm_start.model_copy(update={"url": url})
     metrics = MetricsObserver()
     run_process(
@@ -99,14 +105,17 @@ def _evaluate(job: Job, run: RunOptions, request: EvalRequest) -> None:
     logger.info("written to %s", path)
 
 
-def _checkpoint(run: RunOptions, folder: RunFolder, given: str | None) -> str:
-    """Return the checkpoint to evaluate: the given one, or the newest that the job names."""
+def _checkpoint(run: RunOptions, run_folder: Path, given: str | None) -> str:
+    """Return the checkpoint to evaluate: the given one, or the newest that the job names.
+
+    Of a training runner that is one it has saved, not the one it started from.
+    """
     if given is not None:
         return url_of(open_newest(given))
-    folders = [text.replace("{folder}", str(folder.path)) for text in run.resume.folders]
+    folders = [text.replace("{folder}", str(run_folder)) for text in run.resume.folders]
     if run.resume.prefix is not None:
         return url_of(open_newest(folders[0], prefix=run.resume.prefix))
-    if run.warm_start.url is not None:
+    if run.warm_start.url is not None and run.evaluation is None:
         return checkpoints_below(run.warm_start.url)[-1]
     found = [url for one in folders if storage.exists(one) for url in published_below(one)]
     if not found:

@@ -14,7 +14,7 @@ from fleetrec.cli.cluster import rank_job, server_job
 from fleetrec.cli.job import load_requested
 from fleetrec.cli.logs import console_logging
 from fleetrec.cli.run_cluster import run_cluster, server_state
-from fleetrec.config.job import Job, RunOptions
+from fleetrec.config.job import CLIPPED_IN_SYNC, Job, RunOptions, needs_whole_gradient
 from fleetrec.config.load import JobRequest, probably_starts_processes, without_model_classes
 from fleetrec.core.env import read_place
 from fleetrec.core.errors import ConfigError, UnavailableError
@@ -152,6 +152,9 @@ def _check_servers(run: RunOptions, where: str) -> None:
             f"{where}: workers of parameter servers compute on the CPU; use device: cpu and "
             "fleet_mode: ps, or fleet_mode: collective"
         )
+    for phase in run.phases if run.kind == "train" else ():
+        if needs_whole_gradient(phase.update, run.cluster, run.cluster.num_workers):
+            raise ConfigError([f"{where}: phase {phase.name}: {CLIPPED_IN_SYNC}"])
 
 
 def _check_place(run: RunOptions, place: Place, where: str) -> None:

@@ -3,7 +3,23 @@
 from fleetrec.config.job import RunOptions
 from fleetrec.core import storage
 from fleetrec.core.errors import ConfigError
+from fleetrec.parallel.group import Group
+from fleetrec.parallel.on_chief import on_chief
 from fleetrec.train.checkpoints import step_checkpoints
+
+
+def check_new_run_together(run: RunOptions, group: Group, *, is_new: bool) -> None:
+    """Refuse the run on every process of ``group`` if the chief finds such a folder.
+
+    ``is_new`` matters on the chief only: it may be another process that was restarted.
+    """
+
+    def check() -> str:
+        if is_new:
+            check_new_run(run)
+        return ""
+
+    on_chief(group, check, key="new_run", pass_index=None)
 
 
 def check_new_run(run: RunOptions) -> None:

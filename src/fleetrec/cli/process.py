@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import run_log
-from fleetrec.cli.new_run import check_new_run
+from fleetrec.cli.new_run import check_new_run_together
 from fleetrec.cli.observers import OutputsObserver, log_finish, log_observer
 from fleetrec.cli.progress import ProgressObserver
 from fleetrec.cli.signals import StopRequest
@@ -63,9 +63,11 @@ def run_process(
         )
         work = _prepare(with_worker_dump_path(run, group), group, context, resume=resume)
         owns_folder = group.is_chief and not place.is_supervised
+        # Only now: if a run cannot start, the log of the last one is still there.
+        is_new = not (is_continued or group.has_started)
+        if not place.is_supervised:  # else the supervisor has checked it
+            check_new_run_together(run, group, is_new=is_new)
         if owns_folder:
-            # Only now: if a run cannot start, the log of the last one is still there.
-            is_new = not (is_continued or group.has_started)
             stack.enter_context(_begin(run, context, is_new=is_new))
         try:
             work()
@@ -103,8 +105,6 @@ def _finish(work: Callable[[], None], owner: Training | Evaluation) -> None:
 def _begin(run: RunOptions, context: RunContext, *, is_new: bool) -> Iterator[None]:
     """Prepare the run folder; in the block it gets the log, and at its end the report."""
     folder = context.folder
-    if is_new:
-        check_new_run(run)
     folder.begin(context.run_id, fresh=is_new)
     with run_log(folder.log):
         logger.info("Runner %s Begin", run.name)

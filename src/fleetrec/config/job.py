@@ -199,6 +199,21 @@ class ClusterOptions(Options):
     communicator: CommunicatorOptions = CommunicatorOptions()
 
 
+CLIPPED_IN_SYNC = (
+    "clipping by norm with distribute_strategy: sync needs the norm of the mean gradient of all "
+    "workers, of which every server holds only a part; use async (each worker clips its own "
+    "gradient), one worker, or fleet_mode: collective"
+)
+
+
+def needs_whole_gradient(update: UpdateOptions, cluster: ClusterOptions, num_workers: int) -> bool:
+    """Return whether an update needs the gradient of all workers, which no server holds whole.
+
+    Clipping by norm in ``sync`` needs the norm of their mean gradient.
+    """
+    return update.clip_norm > 0 and cluster.strategy == "sync" and num_workers > 1
+
+
 class RunOptions(Options):
     """One entry of ``mode``: a training or an inference.
 

@@ -24,6 +24,7 @@ from fleetrec.core.errors import (
 from fleetrec.core.remote_files import download, file_system, open_remote, put
 
 SEPARATOR = "://"
+_UNFINISHED = ".part"
 _LOCAL_SCHEMES = ("file://", "local://")
 _EXTRAS = MappingProxyType({"s3://": "fleetrec[s3]", "s3a://": "fleetrec[s3]"})
 _CREDENTIALS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")  # not abfs://container@account
@@ -206,7 +207,7 @@ def writing(url: str) -> Iterator[Path]:
     target = local_path(url)
     with storage_errors(url, doing="written"):
         target.parent.mkdir(parents=True, exist_ok=True)
-    staging = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    staging = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
     try:
         yield staging
         with storage_errors(url, doing="written"):
@@ -214,6 +215,17 @@ def writing(url: str) -> Iterator[Path]:
             staging.replace(target)
     finally:
         staging.unlink(missing_ok=True)
+
+
+def discard_unfinished(url: str) -> None:
+    """Delete what a process that was killed while ``writing`` has left; no other may write it."""
+    if not is_local(url):
+        return
+    target = local_path(url)
+    unfinished = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}{re.escape(_UNFINISHED)}")
+    for name in list_names(parent_of(url)):
+        if unfinished.fullmatch(name):
+            target.with_name(name).unlink(missing_ok=True)
 
 
 def check_writable(url: str) -> None:

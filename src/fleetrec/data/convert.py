@@ -43,6 +43,9 @@ def convert(
         for batch in batches:
             if batch.ids.weights_N is not None:
                 raise DataError("ids with weights can be read, but not converted")
+            if batch.other_sides:
+                sides = ", ".join(batch.other_sides)
+                raise DataError(f"only samples can be converted; the batches also have {sides}")
             write(batch)
             num_samples += batch.num_samples
     return num_samples

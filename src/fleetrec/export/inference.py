@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from fleetrec.checkpoint.folder import write_folder
 from fleetrec.checkpoint.tensors import encode_tensors
-from fleetrec.core.batch import Batch, Inputs
+from fleetrec.core.batch import SAMPLE, Batch, Inputs
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import ConfigError, ModelError, UnavailableError
 from fleetrec.core.jagged import KeyedJagged
@@ -144,6 +144,7 @@ def plan_inference(
             f"save_inference_path needs {' and '.join(missing)}: pip install 'fleetrec[onnx]', "
             "or leave save_inference_path out"
         )
+    _check_sides(model)
     outputs = list(_outputs(model, inputs))
     labels = {task.label for task in model.tasks}
     looked_up = [feature.feature for feature in model.embedding_collection().features]
@@ -238,13 +239,29 @@ def _exporting(model: Model) -> Iterator[None]:
         exporter_logger.setLevel(level)
 
 
+def _check_sides(model: Model) -> None:
+    """Refuse a model that needs more than the samples: a request of an inference model has no more.
+
+    The graph has one batch dimension, and the feeds are those of samples.
+    """
+    groups = model.embedding_collection().groups.values()
+    further = sorted({group.side for group in groups} - {SAMPLE})
+    if further:
+        raise ConfigError(
+            [
+                f"save_inference_path: {type(model).__module__} looks up vectors of the side "
+                f"{', '.join(further)}, but an inference model gets samples only; leave "
+                "save_inference_path out"
+            ]
+        )
+
+
 def _outputs(model: Model, inputs: Inputs) -> dict[str, Tensor]:
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     was_training = model.training
-    batch = sample_batch(model, inputs)
-    vectors = {name: vector.to(device) for name, vector in batch.embedded.items()}
+    batch = sample_batch(model, inputs).to(device)
     with torch.no_grad():
-        outputs: dict[str, Tensor] = model.eval()(batch.to(device).with_embedded(vectors))
+        outputs: dict[str, Tensor] = model.eval()(batch)
     model.train(was_training)
     return outputs
 

@@ -1,5 +1,6 @@
 """The state of a model whose tables this process holds: all of them, or its shards."""
 
+import contextlib
 import json
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from fleetrec.checkpoint.staging import writable_folder
 from fleetrec.core import storage
-from fleetrec.core.errors import CheckpointError, FleetRecError
+from fleetrec.core.errors import CheckpointError, FleetRecError, LostRankError
 from fleetrec.embedding.native_store import NativeStore, TableCut
 from fleetrec.embedding.record import ParentRecord, ShardRecord, StoredTable, TableRecord
 from fleetrec.embedding.sharding import merge_table_records, num_shards_each, sum_stats
@@ -103,9 +104,9 @@ class HeldCut:
         self._fingerprints = {name: record.fingerprint for name, record in records.items()}
         return records
 
-    def finish(self, *, published: bool) -> bool:
+    def finish(self, *, published: bool, error: str = "") -> bool:
         """Commit the cut if the chief has published it; see ``StateCut.finish``."""
-        verdict = {"published": published, "fingerprints": self._fingerprints}
+        verdict = {"published": published, "error": error, "fingerprints": self._fingerprints}
         decided = json.loads(self._holders.broadcast_saved(json.dumps(verdict).encode()))
         if decided["published"]:
             for name, cut in self._cuts.items():
@@ -113,6 +114,11 @@ class HeldCut:
         for cut in self._cuts.values():
             cut.close()
         self._cuts = {}
+        if decided["error"]:
+            with contextlib.suppress(LostRankError):  # the chief may have ended by now
+                self._holders.gather_to_chief(b"")
+            if not self._holders.is_chief:
+                raise CheckpointError(str(decided["error"]))
         return bool(decided["published"])
 
     def _write_table(self, name: str, cut: TableCut, url: str) -> dict[str, Any]:

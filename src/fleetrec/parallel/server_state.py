@@ -63,7 +63,7 @@ class ServerCut:
         self._fingerprints = {name: record.fingerprint for name, record in records.items()}
         return records
 
-    def finish(self, *, published: bool) -> bool:
+    def finish(self, *, published: bool, error: str = "") -> bool:  # noqa: ARG002
         """Let every server commit what was published; see ``StateCut.finish``."""
         self._client.admin.commit(self._token, published=published, fingerprints=self._fingerprints)
         return published

@@ -47,10 +47,11 @@ class StateCut(Protocol):
         """
         ...
 
-    def finish(self, *, published: bool) -> bool:
+    def finish(self, *, published: bool, error: str = "") -> bool:
         """Commit the cut as the parent of the next delta if the chief has published it.
 
-        Returns what the chief passed, on every process.
+        Returns what the chief passed, on every process. ``error`` is why the chief could not save;
+        it returns when all processes know it, and the others raise CheckpointError with it.
         """
         ...
 

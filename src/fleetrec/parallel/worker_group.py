@@ -6,7 +6,12 @@ from typing import Literal
 
 import torch
 
-from fleetrec.config.job import ClusterOptions, OptimizerOptions
+from fleetrec.config.job import (
+    CLIPPED_IN_SYNC,
+    ClusterOptions,
+    OptimizerOptions,
+    needs_whole_gradient,
+)
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.place import Place
 from fleetrec.data.plan import DataShard
@@ -191,12 +196,8 @@ class WorkerGroup:
         """Refuse what cannot be done with servers."""
         if self._is_geo(options):
             geo.check_admission(model)
-        if options.update.clip_norm and self._options.strategy == "sync" and self.size > 1:
-            raise ValueError(
-                "clipping by norm with distribute_strategy: sync needs the norm of the mean "
-                "gradient of all workers, of which every server holds only a part; use async "
-                "(each worker clips its own gradient), one worker, or fleet_mode: collective"
-            )
+        if needs_whole_gradient(options.update, self._options, self.size):
+            raise ValueError(CLIPPED_IN_SYNC)
 
     def _connect(
         self, served: ServedModel, flat: FlatParameters

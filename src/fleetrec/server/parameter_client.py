@@ -176,14 +176,6 @@ class ParameterClient:
         answer = self._servers.call_first(request)
         return [answer.array(index, np.uint8).tobytes() for index in range(len(answer.arrays))]
 
-    def worker_progress(self) -> list[bytes]:
-        """Return the progress of every worker in the state of server 0.
-
-        In ``sync`` all servers are at the same step.
-        """
-        answer = self._servers.call_first(self._message(Kind.WORKER_PROGRESS))
-        return [answer.array(index, np.uint8).tobytes() for index in range(len(answer.arrays))]
-
     def wait_for_step(self, sequence: int) -> None:
         """Wait until the steps before ``sequence`` have been applied."""
         self.pull({}, sequence=sequence, wants_dense=False)

@@ -36,7 +36,6 @@ class Service:
             Kind.END_PASS: self._steps.end_pass,
             Kind.EVICT: self._steps.evict,
             Kind.GATHER: self._gather,
-            Kind.WORKER_PROGRESS: self._worker_progress,
             Kind.CUT: self._make_cut,
             Kind.SAVE: self._save,
             Kind.COMMIT: self._commit,
@@ -101,12 +100,6 @@ class Service:
                     np.frombuffer(start, np.uint8),
                 ],
             )
-
-    def _worker_progress(self, _: Message) -> Message:
-        """Return every worker's progress in the current state."""
-        with self._state.changed:
-            found = self._state.workers.applied()
-        return Message(kind=Kind.OK, arrays=[np.frombuffer(one, np.uint8) for one in found])
 
     def _gather(self, message: Message) -> Message:
         """Add a worker's contribution to an all-gather; answers when all have contributed."""

@@ -47,8 +47,7 @@ class Kind(enum.IntEnum):
     DUMP = 12
     STATS = 13
     CLEAR = 14
-    WORKER_PROGRESS = 15
-    CUT = 16
+    CUT = 16  # 15 was a request of earlier versions
     COMMIT = 17
     APPLY = 64  # only in a journal: pending pushes are applied
     OK = 128

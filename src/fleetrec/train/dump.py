@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from fleetrec.core.batch import Batch
-from fleetrec.core.storage import writing
+from fleetrec.core.storage import discard_unfinished, writing
 from fleetrec.models.base import Model
 from fleetrec.tasks.task import Outputs
 
@@ -40,6 +40,7 @@ def open_dump(url: str | None, model: Model) -> Iterator[ResultDump]:
     if url is None:
         yield ResultDump(None, model)
         return
+    discard_unfinished(url)  # only this process writes there
     with writing(url) as path, path.open("w", encoding="utf-8") as stream:
         dump = ResultDump(stream, model)
         yield dump

@@ -9,7 +9,7 @@ from fleetrec.config.job import RunOptions
 from fleetrec.config.rules import Rule
 from fleetrec.core import storage
 from fleetrec.core.batch import Batch
-from fleetrec.core.errors import ConfigError
+from fleetrec.core.errors import ConfigError, LostRankError
 from fleetrec.core.progress import Progress
 from fleetrec.export.inference import InferenceModel, plan_inference
 from fleetrec.parallel.group import Group
@@ -62,7 +62,12 @@ class Training:
             logger.info("continues after step %d of this process", progress.step)
         self._loop.begin(progress, is_restarted=bool(stored))
         self._restore_rules(start, progress, is_restarted=bool(stored))
-        self._loop.run(is_resumed=bool(stored) or start.is_exact)
+        try:
+            self._loop.run(is_resumed=bool(stored) or start.is_exact)
+        except LostRankError:
+            if self._saver is not None:
+                self._saver.check_failed()
+            raise
 
     def close(self, *, finished: bool) -> None:
         """Leave the group; ``finished``: this process needs neither servers nor journal again."""

@@ -17,10 +17,12 @@ from fleetrec.checkpoint.tables import TABLES
 from fleetrec.checkpoint.tensors import encode_tensors
 from fleetrec.config.job import RunOptions
 from fleetrec.core import storage
+from fleetrec.core.errors import LostRankError
 from fleetrec.core.progress import Progress
 from fleetrec.embedding.record import TableRecord
 from fleetrec.export.inference import InferenceModel
 from fleetrec.parallel.group import Group
+from fleetrec.parallel.on_chief import on_chief
 from fleetrec.parallel.state import StateCut
 from fleetrec.parallel.worker_payload import latest_progress
 from fleetrec.train.checkpoints import model_name
@@ -31,6 +33,7 @@ from fleetrec.train.phase import Phase
 from fleetrec.train.resume_signature import resume_signature
 
 METRICS = "metrics"  # the file of counters beside the tensors of a phase
+PEER_TIMEOUT_S = 5.0  # for the thread of a process that has lost its peers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,6 +155,18 @@ class Saver:
             what = "best checkpoint" if writing.request.is_replaceable else "checkpoint"
             self._context.observer.saved(what, writing.request.url, epoch=epoch)
 
+    def check_failed(self, *, timeout_s: float = PEER_TIMEOUT_S) -> None:
+        """Raise the error of the thread, if it has failed and is not about a lost rank.
+
+        A process that has lost its peers calls this: they may have ended because of that error.
+        """
+        if self._writing is None:
+            return
+        _thread_of(self._writing).join(timeout_s)
+        error = self._writing.error
+        if error is not None and not isinstance(error, LostRankError):
+            raise error
+
     def close(self) -> None:
         """Wait for the thread; its error matters no more."""
         writing, self._writing = self._writing, None
@@ -161,20 +176,21 @@ class Saver:
     def _begin(self, request: SaveRequest) -> tuple[Staging, str | None]:
         """Let the chief decide where files are written, and which checkpoint is the parent."""
         self._num_saves += 1
-        content = b""
-        if self._group.is_chief:
+        staging: Staging | None = None
+
+        def begin() -> str:
+            nonlocal staging
             parent = None
             if not request.is_replaceable:
                 parent = self._chain.parent_of(request.url, must_be_delta=request.is_delta)
             staging = Staging.create(request.url)
             reference = parent and storage.relative(parent, to=request.url)
-            content = json.dumps([storage.absolute(staging.url), reference]).encode()
-            if self._group.size == 1:
-                return staging, reference
+            return json.dumps([storage.absolute(staging.url), reference])
+
         pass_index = request.progress.pass_index
-        sent = self._group.broadcast(content, key=f"save/{self._num_saves}", pass_index=pass_index)
+        sent = on_chief(self._group, begin, key=f"save/{self._num_saves}", pass_index=pass_index)
         url, reference = json.loads(sent)
-        return (staging if self._group.is_chief else Staging.open(url)), reference
+        return staging or Staging.open(url), reference
 
     def _merged_metrics(self, phase: Phase) -> dict[str, Tensor]:
         """Return the counters of all processes on the chief; nothing elsewhere."""
@@ -206,18 +222,24 @@ class Saver:
                 records[name] = cut.write(storage.join(writing.staging.url, name, TABLES))
             except Exception as error:  # noqa: BLE001
                 errors.append(error)
-        is_published = False
-        try:
-            if errors:
-                raise errors[0]
-            if self._group.is_chief:
+        if self._group.is_chief and not errors:
+            try:
                 self._publish(writing, records)
-                is_published = True
-        finally:
-            if self._group.is_chief and not is_published:
-                writing.staging.discard()
-            for cut in writing.cuts.values():
-                cut.finish(published=is_published and not request.is_replaceable)
+            except Exception as error:  # noqa: BLE001
+                errors.append(error)
+        is_published = self._group.is_chief and not errors
+        if self._group.is_chief and errors:
+            writing.staging.discard()
+        for cut in writing.cuts.values():
+            try:
+                cut.finish(
+                    published=is_published and not request.is_replaceable,
+                    error=str(errors[0]) if errors else "",
+                )
+            except Exception as error:  # noqa: BLE001
+                errors.append(error)
+        if errors:
+            raise errors[0]
         if is_published and request.keep:
             prune(request.prune_path, keep=request.keep)
 
@@ -279,11 +301,24 @@ class InferenceExport:
             target = url if len(self._phases) == 1 else storage.join(url, phase.name)
             with phase.stepper.evaluating():  # the weights of the group
                 rows = phase.state.export_rows()
-                if self._group.is_chief:
-                    self._plans[phase.name].write(target, rows)
+                self._write(phase, target, rows, progress)
             if self._group.is_chief:
                 epoch = last_pass_index(progress)
                 self._context.observer.saved("inference model", target, epoch=epoch)
+
+    def _write(
+        self,
+        phase: Phase,
+        target: str,
+        rows: Mapping[str, Mapping[str, Tensor]],
+        progress: Progress,
+    ) -> None:
+        def write() -> str:
+            self._plans[phase.name].write(target, rows)
+            return ""
+
+        key = f"inference/{phase.name}/{progress.step}"
+        on_chief(self._group, write, key=key, pass_index=progress.pass_index)
 
 
 def _thread_of(writing: _Write) -> threading.Thread:

@@ -1,9 +1,19 @@
 """Which processes make a run, and what is refused before any of them starts."""
 
+from pathlib import Path
+
 import pytest
 
 from fleetrec.cli.jobs import check_devices, check_run, in_child, is_supervised_here, place_in_run
-from fleetrec.config.job import ClusterOptions, DeviceOptions, RunOptions
+from fleetrec.config.job import (
+    ClusterOptions,
+    DatasetOptions,
+    DeviceOptions,
+    PhaseOptions,
+    RunOptions,
+    UpdateOptions,
+)
+from fleetrec.config.options import Options
 from fleetrec.core.errors import ConfigError, FleetRecError, UnavailableError
 from fleetrec.core.place import Place
 
@@ -90,6 +100,39 @@ def test_gpus_that_are_not_there_are_refused_for_all_runs_at_once():
 )
 def test_what_can_run_is_accepted(run, place):
     check_run(run, place)
+
+
+def make_clipped(strategy, *, num_workers=2, kind="train", fleet_mode="ps"):
+    phase = PhaseOptions(
+        name="learn",
+        model_path=Path("model.py"),
+        model=Options(),
+        optimizer=None,
+        update=UpdateOptions(clip_norm=1.0),
+        dataset=DatasetOptions(name="data", data_path="data", batch_size=4),
+    )
+    cluster = ClusterOptions(num_workers=num_workers, strategy=strategy, fleet_mode=fleet_mode)
+    return RunOptions(
+        name="train", kind=kind, engine="local_cluster", phases=(phase,), cluster=cluster
+    )
+
+
+def test_clipping_by_the_norm_of_all_workers_is_refused_before_any_process_starts():
+    with pytest.raises(ConfigError, match="runner train: phase learn: clipping by norm with"):
+        check_run(make_clipped("sync"), None)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        make_clipped("async"),
+        make_clipped("sync", num_workers=1),
+        make_clipped("sync", kind="infer"),
+        make_clipped("sync", fleet_mode="collective"),
+    ],
+)
+def test_clipping_is_accepted_where_one_process_has_the_whole_gradient(run):
+    check_run(run, None)
 
 
 def _refuse():

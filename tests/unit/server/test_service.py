@@ -71,15 +71,22 @@ def test_a_server_is_finished_when_all_workers_are(tmp_path, is_restarted):
     assert running.service.is_finished.is_set()
 
 
+def progress_at_cut(running, token):
+    """Return the progress of two workers that a cut at this moment has."""
+    request = json_array({"token": token, "least": {}})
+    answer = running.call(Kind.CUT, worker=0, incarnation=1, arrays=[request])
+    return [answer.array(index, np.uint8).tobytes() for index in (1, 2)]
+
+
 def test_the_progress_of_workers_is_that_of_applied_pushes(tmp_path):
     running = RunningService(tmp_path, model=SYNC, num_workers=2)
     running.push(1, worker=0)
     running.push(1, worker=1)
     assert running.service.num_pending() == 2
-    assert [one.tobytes() for one in running.call(Kind.WORKER_PROGRESS).arrays] == [b"", b""]
+    assert progress_at_cut(running, "before") == [b"", b""]
     running.call(Kind.END_PASS, worker=0, incarnation=1)
     running.call(Kind.END_PASS, worker=1, incarnation=1)
-    assert [one.tobytes() for one in running.call(Kind.WORKER_PROGRESS).arrays] == [b"1", b"1"]
+    assert progress_at_cut(running, "after") == [b"1", b"1"]
 
 
 def test_tables_cannot_be_replaced_while_a_step_is_pending(tmp_path):

@@ -59,9 +59,9 @@ class GatedCut:
             raise CheckpointError(f"{target}: the disk is full")
         return self._cut.write(target)
 
-    def finish(self, *, published):
+    def finish(self, *, published, error=""):
         self._gate.finished.append(published)
-        return self._cut.finish(published=published)
+        return self._cut.finish(published=published, error=error)
 
 
 @dataclasses.dataclass
