@@ -154,22 +154,28 @@ def worker(
     **options,
 ):
     """Give one worker of servers; it hangs up at the end of the block."""
-    group = WorkerGroup(
-        make_place(endpoints, index=index, num_workers=num_workers),
-        ClusterOptions(
-            num_workers=num_workers,
-            strategy=mode,
-            geo_push_steps=push_steps,
-            communicator=communicator or CommunicatorOptions(),
-        ),
-        device=CPU,
-        client=ClientOptions(token=TOKEN, deadline_s=30, give_up_s=60),
+    cluster = ClusterOptions(
+        num_workers=num_workers,
+        strategy=mode,
+        geo_push_steps=push_steps,
+        communicator=communicator or CommunicatorOptions(),
     )
+    group = worker_group(endpoints, cluster, index=index)
     model = make()
     try:
         yield Member(group, model, group.build(model, model_options(**options)))
     finally:
         group.close(finished=False)
+
+
+def worker_group(endpoints, cluster, *, index=0):
+    """Return the group of one worker, which has built no model yet."""
+    return WorkerGroup(
+        make_place(endpoints, index=index, num_workers=cluster.num_workers),
+        cluster,
+        device=CPU,
+        client=ClientOptions(token=TOKEN, deadline_s=30, give_up_s=60),
+    )
 
 
 def together(calls, *, timeout_s=60):

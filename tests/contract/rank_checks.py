@@ -13,10 +13,12 @@ from torch import nn
 
 from fleetrec.config.job import ClusterOptions, OptimizerOptions, UpdateOptions
 from fleetrec.core.env import read_place
+from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.record import Chain, StoredTable
 from fleetrec.embedding.table import Eviction, TableConfig
 from fleetrec.models.base import Model
+from fleetrec.parallel.on_chief import on_chief
 from fleetrec.parallel.rank_comm import RankComm
 from fleetrec.parallel.rank_group import RankGroup
 from fleetrec.parallel.state import SavedModel
@@ -211,6 +213,30 @@ class Checks:
                     for column in ("ids", "rows")
                 ] + [len(its["ids"])]
         return {"kinds": kinds, "found": found}
+
+    def failed_save(self):
+        """Let the chief fail after all have written; returns what every rank raises or returns."""
+        member = self.member()
+        self.train(member, 2)
+        cut = member.state.cut(parent=None)
+        cut.write(str(self.folder / "failed"))
+        error = "the disk is full" if self.comm.is_chief else ""
+        try:
+            return cut.finish(published=False, error=error)
+        except CheckpointError as raised:
+            return str(raised)
+
+    def refusal(self):
+        """Let the chief refuse the run; returns what every rank raises."""
+
+        def refuse():
+            raise ConfigError(["the folder is used"])
+
+        group = self.member().group
+        try:
+            on_chief(group, refuse, key="k", pass_index=None)
+        except ConfigError as raised:
+            return str(raised)
 
     def stats(self):
         member = self.member()

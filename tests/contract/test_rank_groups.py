@@ -75,3 +75,11 @@ def test_statistics_add_up_over_the_ranks(found):
     first, second = found["stats"]
     assert first == second
     assert first == {"grows": 6}
+
+
+def test_a_failed_save_of_the_chief_ends_its_peers_with_its_reason(found):
+    assert found["failed_save"] == [False, "the disk is full"]
+
+
+def test_a_refusal_of_the_chief_ends_all_ranks_alike(found):
+    assert found["refusal"] == ["the folder is used"] * 2

@@ -22,9 +22,7 @@ def on_chief(group: Group, act: Callable[[], str], *, key: str, pass_index: int 
             failure, answer["problems"] = error, list(error.problems)
         except (FleetRecError, OSError) as error:
             failure, answer["error"] = error, str(error)
-    sent = json.loads(
-        group.broadcast(json.dumps(answer).encode(), key=key, pass_index=pass_index)
-    )
+    sent = json.loads(group.broadcast(json.dumps(answer).encode(), key=key, pass_index=pass_index))
     if failure is not None:
         raise failure
     if "problems" in sent:

@@ -68,7 +68,7 @@ def test_eval_takes_what_a_training_has_saved_and_not_what_it_started_from(confi
 
 
 def test_eval_of_a_training_that_has_saved_nothing_asks_for_a_checkpoint(config):
-    with pytest.raises(CheckpointError, match="no checkpoint in .*ckpt.*give --checkpoint_path"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .*ckpt.*give --checkpoint_path"):
         evaluate(config)
 
 

@@ -1,6 +1,7 @@
 """Checkpoints that are written while training goes on."""
 
 import dataclasses
+import functools
 import threading
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.core.cursor import Cursor
-from fleetrec.core.errors import CheckpointError
+from fleetrec.core.errors import CheckpointError, FleetRecError
 from fleetrec.core.progress import Progress
 from fleetrec.parallel.solo import SoloGroup
 from fleetrec.train.checkpoints import progress_in, worker_progress_in
@@ -17,6 +18,7 @@ from fleetrec.train.pass_plan import Epochs
 from fleetrec.train.phase import build_phase
 from fleetrec.train.saver import Saver, SaveRequest
 from making import tensors_of
+from making_groups import Meeting, thread_ranks, together
 from making_training import Recorder, decode_run, make_config, make_context
 
 DEADLINE_S = 60.0
@@ -192,3 +194,90 @@ def test_saving_does_not_change_what_is_counted(made):
     made.saver.save(SaveRequest(url="c", progress=PROGRESS))
     made.saver.wait()
     assert made.phase.metrics.values()["SAMPLES"] == batch.num_samples
+
+
+class PeerCut:
+    """A cut of ranks that are threads: the chief may fail to write its tables."""
+
+    worker_progress = ()
+    dense = {}
+
+    def __init__(self, group, channel, *, fails):
+        self._group = group
+        self._channel = channel
+        self._fails = fails
+
+    def write(self, target):
+        if self._fails:
+            raise CheckpointError(f"{Path(target).name}: the disk is full")
+        return {}
+
+    def finish(self, *, published, error=""):
+        sent = self._channel.all_gather(self._group.rank, error.encode())[0].decode()
+        if sent and not self._group.is_chief:
+            raise CheckpointError(sent)
+        return published
+
+
+class PeerState:
+    def __init__(self, cut):
+        self.cut = lambda *, parent: cut
+        self.variables = list
+
+
+def peer_saver(tmp_path, group, channel, *, fails):
+    """Return the saver of one of two ranks; the chief's cut ``fails``."""
+    run = decode_run(tmp_path / "config.yaml")
+    phase = build_phase(run.phases[0], run, SoloGroup(torch.device("cpu")))
+    cut = PeerCut(group, channel, fails=fails and group.is_chief)
+    phase = dataclasses.replace(phase, state=PeerState(cut))
+    plan = Epochs(2, {phase.name: phase.loader.files})
+    return Saver(run, [phase], group, plan, make_context(Path("run"), Recorder()))
+
+
+def save(saver, url):
+    """Return why a save fails; empty if it does not."""
+    try:
+        saver.save(SaveRequest(url=url, progress=PROGRESS))
+        saver.wait()
+    except FleetRecError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("fails", "url", "message"),
+    [
+        (True, "c", "the disk is full"),
+        (False, "file/c", "file"),  # the chief cannot even make the folder
+        (False, "c", ""),
+    ],
+)
+def test_a_save_that_fails_on_the_chief_fails_on_every_rank(tmp_path, fails, url, message):
+    make_config(tmp_path)
+    Path("file").write_text("in the way")
+    channel = Meeting(2)
+    savers = [peer_saver(tmp_path, g, channel, fails=fails) for g in thread_ranks()]
+    found = together([functools.partial(save, saver, url) for saver in savers])
+    assert message in found[0]
+    assert found[0] == found[1]
+    assert bool(found[0]) == bool(message)
+    assert Path(url).exists() == (message == "")
+
+
+def test_a_rank_that_loses_the_chief_reports_why_the_chief_has_ended(tmp_path):
+    make_config(tmp_path)
+    chief, peer = thread_ranks()
+    channel = Meeting(2)
+    savers = [peer_saver(tmp_path, g, channel, fails=True) for g in (chief, peer)]
+    request = SaveRequest(url="c", progress=PROGRESS)
+    together([functools.partial(saver.save, request) for saver in savers])
+    with pytest.raises(CheckpointError, match="the disk is full"):
+        savers[1].check_failed(timeout_s=DEADLINE_S)
+
+
+def test_a_sound_save_is_no_reason_for_a_lost_rank(made):
+    made.saver.check_failed()
+    made.saver.save(SaveRequest(url="c", progress=PROGRESS))
+    made.saver.check_failed(timeout_s=DEADLINE_S)
+    made.saver.wait()

@@ -1,17 +1,24 @@
 """What a run starts with, in every process of a group."""
 
+import functools
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
 
+from fleetrec.checkpoint.folder import open_folder
+from fleetrec.config.job import ClusterOptions
 from fleetrec.core.progress import Progress
 from fleetrec.parallel.solo import SoloGroup
+from fleetrec.train.checkpoints import read_phase
 from fleetrec.train.pass_plan import Epochs
 from fleetrec.train.phase import build_phase
 from fleetrec.train.start import Start, Starter
+from making_groups import together, worker_group
 from making_training import Recorder, decode_run, make_config, make_context, train
+from unit.server.serving import serving
 
 CHECKPOINT = "steps/epoch_0_batch_2"
 
@@ -99,6 +106,33 @@ def test_a_warm_start_reaches_every_worker(run, config):
     _, other = start(warm, Worker(1, gathered), resume=False)
     assert (first.loaded, first.progress) == ("weights", (Progress(),))
     assert weights(other) == weights(chief)
+
+
+@pytest.mark.parametrize("mode", ["sync", "geo"])
+def test_frozen_weights_are_those_of_the_checkpoint_on_every_worker_of_servers(
+    run, config, tmp_path, mode
+):
+    """Servers hold what is trained; frozen weights and buffers are each worker's own."""
+    del run  # it has written the checkpoint
+    saved = open_folder(CHECKPOINT, kind="checkpoint")
+    expected = read_phase(saved, "learn").tensors["model"]
+    frozen = [name for name in expected if name.endswith("weight")]
+    warm = decode_run(
+        config,
+        f"runner.train.init_model_path={CHECKPOINT}",
+        f"runner.train.finetuning_aspect_varnames=[{', '.join(frozen)}]",
+        "runner.train.seed=9",
+    )
+    cluster = ClusterOptions(num_workers=2, strategy=mode)
+    with serving(tmp_path / "servers", num_workers=2) as endpoints, ExitStack() as stack:
+        groups = [worker_group(endpoints, cluster, index=index) for index in range(2)]
+        for group in groups:
+            stack.callback(group.close, finished=False)
+        calls = [functools.partial(start, warm, group, resume=False) for group in groups]
+        for _, phase in together(calls):
+            found = phase.model.state_dict()
+            for name in frozen:
+                assert torch.equal(found[name], expected[name]), name
 
 
 def test_a_new_run_loads_nothing(config):
