@@ -14,6 +14,7 @@ from fleetrec.cli.progress import ProgressObserver
 from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import RunOptions
 from fleetrec.core.env import read_status_path
+from fleetrec.core.errors import FleetRecError
 from fleetrec.core.place import Place
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.join import join_group
@@ -66,7 +67,7 @@ def run_process(
         # Only now: if a run cannot start, the log of the last one is still there.
         is_new = not (is_continued or group.has_started)
         if not place.is_supervised:  # else the supervisor has checked it
-            check_new_run_together(run, group, is_new=is_new)
+            _check_new_run(run, group, is_new=is_new)
         if owns_folder:
             stack.enter_context(_begin(run, context, is_new=is_new))
         try:
@@ -78,6 +79,15 @@ def run_process(
             raise KeyboardInterrupt from error
         if owns_folder:
             log_finish(run, folder, outputs)
+
+
+def _check_new_run(run: RunOptions, group: Group, *, is_new: bool) -> None:
+    """Refuse a used folder on every process; all of them leave the group, and servers end."""
+    try:
+        check_new_run_together(run, group, is_new=is_new)
+    except FleetRecError:
+        group.close(finished=True)
+        raise
 
 
 def _prepare(
