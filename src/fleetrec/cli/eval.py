@@ -99,10 +99,10 @@ def _evaluate(job: Job, run: RunOptions, request: EvalRequest) -> None:
         observers=(metrics,),
     )
     step = progress_in(open_checkpoint(url)).step
-    path = storage.join(target, request.result_name)
-    for name, value in sorted(write_result(path, metrics.values(), step=step).items()):
+    result = storage.join(target, request.result_name)
+    for name, value in sorted(write_result(result, metrics.values(), step=step).items()):
         logger.info("%s = %.6g", name, value)
-    logger.info("written to %s", path)
+    logger.info("written to %s", result)
 
 
 def _checkpoint(run: RunOptions, run_folder: Path, given: str | None) -> str:

@@ -61,6 +61,7 @@ def run_process(
             observer=Observers(*own_observers, outputs, *observers),
             should_stop=stop.is_requested,
             journal=folder.metric_journal(place),
+            peer_journals=folder.peer_journals(place),
         )
         work = _prepare(with_worker_dump_path(run, group), group, context, resume=resume)
         owns_folder = group.is_chief and not place.is_supervised

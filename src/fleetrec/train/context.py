@@ -1,7 +1,7 @@
 """Clock, run id, folder, observers and stop flag of a run."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fleetrec.train.events import Observer
@@ -27,7 +27,8 @@ class RunContext:
 
     ``journal`` is a file for the metrics of single steps. It is given where steps outlive this
     process, because others store them. Then a process that replaces this one continues after the
-    last of them, and an interrupted run needs no checkpoint.
+    last of them, and an interrupted run needs no checkpoint. ``peer_journals`` are those of the
+    other workers by rank: a checkpoint within a pass holds what all have counted.
     """
 
     clock: Clock
@@ -36,3 +37,4 @@ class RunContext:
     observer: Observer
     should_stop: Callable[[], bool] = lambda: False
     journal: Path | None = None
+    peer_journals: Mapping[int, Path] = dataclasses.field(default_factory=dict)

@@ -16,7 +16,7 @@ from fleetrec.train.context import RunContext, StoppedError, StopRequestedError
 from fleetrec.train.dump import open_dump
 from fleetrec.train.evaluate import merge_metrics
 from fleetrec.train.events import StepInfo
-from fleetrec.train.metric_journal import MetricJournal
+from fleetrec.train.metric_journal import MetricJournal, journal_path
 from fleetrec.train.pass_plan import PassPlan, PassSpec
 from fleetrec.train.pass_report import PassReport
 from fleetrec.train.phase import Phase
@@ -65,6 +65,8 @@ class Loop:
                 continue
             if is_restarted and index == progress.phase:
                 journal.restore(progress)
+            elif index == progress.phase:
+                journal.begin(progress)
             else:
                 journal.clear()
 
@@ -229,9 +231,9 @@ def with_prefetch(batches: Iterator[Batch], stepper: Stepper) -> Iterator[Batch]
 def _journals(path: Path | None, phases: Sequence[Phase]) -> Mapping[str, MetricJournal]:
     if path is None:
         return {}
-    if len(phases) == 1:
-        return {phases[0].name: MetricJournal(path, phases[0].metrics)}
     return {
-        phase.name: MetricJournal(path.with_name(f"{path.name}.{phase.name}"), phase.metrics)
+        phase.name: MetricJournal(
+            journal_path(path, phase.name, num_phases=len(phases)), phase.metrics
+        )
         for phase in phases
     }

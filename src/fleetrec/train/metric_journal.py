@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 _FRAME = struct.Struct("<QQII")  # pass, steps of the run so far, bytes, CRC
 COMPACT_BYTES = 1 << 23  # size of the file after which stored steps are merged into one record
+NUM_SEPARATE = 64  # of the last steps stay apart: the chief may save at any of them
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class MetricJournal:
         self._metrics = metrics
         self._stream: BinaryIO | None = None
         self._pass_index = -1  # of the records in the file
+        self._max_bytes = COMPACT_BYTES
         self._is_disabled = False
 
     def append(self, progress: Progress, counters: bytes, *, num_pending: int) -> None:
@@ -55,8 +57,8 @@ class MetricJournal:
         try:
             if self._stream is None or self._pass_index != progress.pass_index:
                 self._replace([], pass_index=progress.pass_index)
-            elif self._stream.tell() > COMPACT_BYTES:
-                self._compact(last=progress.step - 1 - num_pending)
+            elif self._stream.tell() > self._max_bytes:
+                self._compact(last=progress.step - 1 - max(num_pending, NUM_SEPARATE))
             assert self._stream is not None
             self._stream.write(record.to_bytes())
             self._stream.flush()
@@ -65,11 +67,7 @@ class MetricJournal:
 
     def restore(self, progress: Progress) -> None:
         """Count what earlier processes have counted in the pass of ``progress``, up to there."""
-        taken = [
-            record
-            for record in self._records()
-            if record.pass_index == progress.pass_index and record.step <= progress.step
-        ]
+        taken = _records_up_to(self._path, progress)
         self._metrics.add([record.content for record in taken])
         if progress.batch and (not taken or taken[-1].step != progress.step):
             logger.warning(
@@ -80,6 +78,18 @@ class MetricJournal:
             )
         try:
             self._replace(taken, pass_index=progress.pass_index)
+        except OSError as error:
+            self._disable(error)
+
+    def begin(self, progress: Progress) -> None:
+        """Start a new file with what is counted already: a checkpoint within a pass has it."""
+        self.clear()
+        if progress.cursor is None or not self._metrics.has_samples:
+            return
+        content = self._metrics.to_bytes()
+        record = _Record(pass_index=progress.pass_index, step=progress.step, content=content)
+        try:
+            self._replace([record], pass_index=progress.pass_index)
         except OSError as error:
             self._disable(error)
 
@@ -96,12 +106,14 @@ class MetricJournal:
 
     def _compact(self, *, last: int) -> None:
         """Merge all records up to step ``last`` into one."""
-        records = list(self._records())
+        records = list(_read_records(self._path))
         old = [record for record in records if record.step <= last]
         if len(old) > 1:
             content = self._metrics.merge_bytes([record.content for record in old])
             old = [_Record(pass_index=self._pass_index, step=old[-1].step, content=content)]
         self._replace([*old, *(r for r in records if r.step > last)], pass_index=self._pass_index)
+        assert self._stream is not None
+        self._max_bytes = max(COMPACT_BYTES, 2 * self._stream.tell())  # not again in every step
 
     def _replace(self, records: list[_Record], *, pass_index: int) -> None:
         self.close()
@@ -112,23 +124,47 @@ class MetricJournal:
         self._stream = self._path.open("ab")
         self._pass_index = pass_index
 
-    def _records(self) -> Iterator[_Record]:
-        """Yield all complete records; only the last one can be incomplete."""
-        try:
-            stream = self._path.open("rb")
-        except FileNotFoundError:
-            return
-        with stream:
-            while len(frame := stream.read(_FRAME.size)) == _FRAME.size:
-                pass_index, step, num_bytes, crc = _FRAME.unpack(frame)
-                content = stream.read(num_bytes)
-                if len(content) < num_bytes or zlib.crc32(content) != crc:
-                    return
-                yield _Record(pass_index=pass_index, step=step, content=content)
-
     def _disable(self, error: OSError) -> None:
         """Continue without the file: metrics stay exact as long as this process lives."""
         logger.warning("%s: cannot be written: %s; a restart would lose metrics", self._path, error)
         self._is_disabled = True
         with contextlib.suppress(OSError):
             self.clear()
+
+
+def journal_path(path: Path, phase: str, *, num_phases: int) -> Path:
+    """Return the file of one phase, for the file of a worker."""
+    return path if num_phases == 1 else path.with_name(f"{path.name}.{phase}")
+
+
+def read_counters(path: Path, progress: Progress) -> list[bytes]:
+    """Return what a worker has counted in the pass of ``progress`` up to there.
+
+    Another process may be writing the file. Empty if the file does not tell: it is on another
+    machine, or the steps around ``progress`` are merged.
+    """
+    taken = _records_up_to(path, progress)
+    return [record.content for record in taken] if taken and taken[-1].step == progress.step else []
+
+
+def _records_up_to(path: Path, progress: Progress) -> list[_Record]:
+    return [
+        record
+        for record in _read_records(path)
+        if record.pass_index == progress.pass_index and record.step <= progress.step
+    ]
+
+
+def _read_records(path: Path) -> Iterator[_Record]:
+    """Yield all complete records; only the last one can be incomplete."""
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        return
+    with stream:
+        while len(frame := stream.read(_FRAME.size)) == _FRAME.size:
+            pass_index, step, num_bytes, crc = _FRAME.unpack(frame)
+            content = stream.read(num_bytes)
+            if len(content) < num_bytes or zlib.crc32(content) != crc:
+                return
+            yield _Record(pass_index=pass_index, step=step, content=content)

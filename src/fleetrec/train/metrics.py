@@ -129,6 +129,11 @@ class PassMetrics:
         self._interval.merge(self._step)
         return self._step.pop_bytes()
 
+    @property
+    def has_samples(self) -> bool:
+        """Return whether anything was counted in the pass so far."""
+        return bool(self._pass.loss[1] + self._interval.loss[1] > 0)
+
     def add(self, parts: Sequence[bytes]) -> None:
         """Add counters of other steps or processes."""
         for part in parts:
@@ -179,13 +184,18 @@ class PassMetrics:
         """Return the counters of the closed intervals and those of the open one."""
         return self._pass.to_bytes(), self._interval.to_bytes()
 
-    def merged_state(self, parts: Sequence[tuple[bytes, bytes]]) -> dict[str, Tensor]:
-        """Return the sum of several ``state_bytes`` as the tensors of a checkpoint."""
+    def merged_state(
+        self, parts: Sequence[tuple[bytes, bytes]], *, closed: Sequence[bytes] = ()
+    ) -> dict[str, Tensor]:
+        """Return the sum of several ``state_bytes`` as the tensors of a checkpoint.
+
+        ``closed`` are further counters of the pass, which belong to no open interval.
+        """
         merged: dict[str, Tensor] = {}
         for index, prefix in enumerate(("pass.", "interval.")):
             whole = MetricCounters(self._tasks)
-            for part in parts:
-                whole.merge(self._decoded(part[index]))
+            for content in (*(part[index] for part in parts), *(closed if index == 0 else ())):
+                whole.merge(self._decoded(content))
             merged |= {f"{prefix}{name}": counter for name, counter in whole.counters().items()}
         return merged
 

@@ -53,10 +53,11 @@ class RunFolder:
 
     def metric_journal(self, place: Place) -> Path | None:
         """Return the file for metrics of single steps; None where nothing else stores steps."""
-        if not place.server_endpoints:
-            return None
-        folder = self.state_of(num_workers=place.num_workers, num_servers=place.num_servers)
-        return folder / f"worker.{place.rank}.counted"
+        return self._journals(place).get(place.rank)
+
+    def peer_journals(self, place: Place) -> dict[int, Path]:
+        """Return the files of the other workers, by rank."""
+        return {rank: path for rank, path in self._journals(place).items() if rank != place.rank}
 
     def begin(self, run_id: str, *, fresh: bool) -> None:
         """Note the identity of the run; a fresh run starts with empty logs."""
@@ -77,6 +78,12 @@ class RunFolder:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{self._identity}: damaged: {error}") from error
+
+    def _journals(self, place: Place) -> dict[int, Path]:
+        if not place.server_endpoints:
+            return {}
+        folder = self.state_of(num_workers=place.num_workers, num_servers=place.num_servers)
+        return {rank: folder / f"worker.{rank}.counted" for rank in range(place.num_workers)}
 
     @property
     def _identity(self) -> Path:

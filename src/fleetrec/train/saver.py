@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import platform
 import threading
 from collections.abc import Mapping, Sequence
@@ -28,9 +29,12 @@ from fleetrec.parallel.worker_payload import latest_progress
 from fleetrec.train.checkpoints import model_name
 from fleetrec.train.context import RunContext
 from fleetrec.train.delta_chain import DeltaChain, has_deltas, prune
+from fleetrec.train.metric_journal import journal_path, read_counters
 from fleetrec.train.pass_plan import PassPlan, last_pass, last_pass_index
 from fleetrec.train.phase import Phase
 from fleetrec.train.resume_signature import resume_signature
+
+logger = logging.getLogger(__name__)
 
 METRICS = "metrics"  # the file of counters beside the tensors of a phase
 PEER_TIMEOUT_S = 5.0  # for the thread of a process that has lost its peers
@@ -119,12 +123,12 @@ class Saver:
             for name, cut in cuts.items()
             for file, group in cut.dense.items()
         }
-        for phase in self._phases:
-            merged = self._merged_metrics(phase)
-            if merged:
-                tensors[f"{phase.name}/{METRICS}"] = merged
         stored = zip(*(cut.worker_progress for cut in cuts.values()), strict=True)
         by_worker = [latest_progress(its) for its in stored]
+        for phase in self._phases:
+            merged = self._merged_metrics(phase, request.progress, by_worker)
+            if merged:
+                tensors[f"{phase.name}/{METRICS}"] = merged
         meta = self._meta(request) | _worker_progress(by_worker, request.progress)
         writing = _Write(request=request, staging=staging, cuts=cuts, tensors=tensors, meta=meta)
         writing.thread = threading.Thread(
@@ -192,11 +196,14 @@ class Saver:
         url, reference = json.loads(sent)
         return staging or Staging.open(url), reference
 
-    def _merged_metrics(self, phase: Phase) -> dict[str, Tensor]:
+    def _merged_metrics(
+        self, phase: Phase, progress: Progress, by_worker: Sequence[bytes]
+    ) -> dict[str, Tensor]:
         """Return the counters of all processes on the chief; nothing elsewhere."""
         own = phase.metrics.state_bytes()
         if self._group.size == 1:
-            return phase.metrics.merged_state([own])
+            counted = self._peer_counters(phase, progress, by_worker)
+            return phase.metrics.merged_state([own], closed=counted)
         gathered = [
             self._group.all_gather(
                 part, key=f"save/{self._num_saves}/{phase.name}/{index}", pass_index=None
@@ -206,6 +213,32 @@ class Saver:
         if not self._group.is_chief:
             return {}
         return phase.metrics.merged_state(list(zip(*gathered, strict=True)))
+
+    def _peer_counters(
+        self, phase: Phase, progress: Progress, by_worker: Sequence[bytes]
+    ) -> list[bytes]:
+        """Return what other workers of servers have counted in a pass that is not over.
+
+        Their journals have the counters of every step that the servers have.
+        """
+        found: list[bytes] = []
+        for rank, path in self._context.peer_journals.items():
+            its = progress_within(by_worker, rank, progress)
+            if its is None or self._phases[its.phase].name != phase.name:
+                continue
+            path_of_phase = journal_path(path, phase.name, num_phases=len(self._phases))
+            counters = read_counters(path_of_phase, its)
+            if not counters:
+                logger.warning(
+                    "%s: cannot be read here up to step %d; if the run is resumed from this "
+                    "checkpoint, the metrics of epoch %d lack the earlier samples of worker %d",
+                    path_of_phase,
+                    its.step,
+                    progress.pass_index,
+                    rank,
+                )
+            found += counters
+        return found
 
     def _write(self, writing: _Write) -> None:
         """Write and publish; runs in a thread of its own."""
@@ -330,9 +363,14 @@ def _worker_progress(stored: Sequence[bytes], progress: Progress) -> dict[str, A
     """Return the progress of every worker within a pass, if each has its own."""
     if progress.cursor is None or not stored:
         return {}
-    found = []
-    for content in stored:
-        its = Progress.from_bytes(content) if content else Progress()
-        is_within = its.pass_index == progress.pass_index and its.cursor is not None
-        found.append((its if is_within else progress.pass_start()).to_dict())
-    return {"worker_progress": found}
+    found = [progress_within(stored, rank, progress) for rank in range(len(stored))]
+    return {"worker_progress": [(its or progress.pass_start()).to_dict() for its in found]}
+
+
+def progress_within(stored: Sequence[bytes], rank: int, progress: Progress) -> Progress | None:
+    """Return the progress of a worker in the pass of ``progress``; None if it has not begun."""
+    if progress.cursor is None or rank >= len(stored) or not stored[rank]:
+        return None
+    its = Progress.from_bytes(stored[rank])
+    is_within = its.pass_index == progress.pass_index and its.cursor is not None
+    return its if is_within else None

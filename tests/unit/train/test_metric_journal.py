@@ -15,7 +15,7 @@ from fleetrec.core.jagged import KeyedJagged
 from fleetrec.core.progress import Progress
 from fleetrec.tasks.binary import BinaryTask
 from fleetrec.train import metric_journal
-from fleetrec.train.metric_journal import MetricJournal
+from fleetrec.train.metric_journal import NUM_SEPARATE, MetricJournal, read_counters
 from fleetrec.train.metrics import PassMetrics
 
 NUM_SAMPLES = 4
@@ -116,6 +116,7 @@ def test_a_long_file_is_compacted_without_steps_that_may_come_again(
     tmp_path, start, monkeypatch, unbroken, num_pending
 ):
     monkeypatch.setattr(metric_journal, "COMPACT_BYTES", 1)
+    monkeypatch.setattr(metric_journal, "NUM_SEPARATE", 0)
     path = tmp_path / "journal"
     start(path).make_steps(BEGIN.step + 5, num_pending=num_pending)
     num_recalled = 4 - num_pending  # at worst: the last step, and those that waited before it
@@ -127,8 +128,11 @@ def test_a_file_that_is_compacted_stays_short(tmp_path, start, monkeypatch):
     path, compacted = tmp_path / "journal", tmp_path / "compacted"
     start(path).make_steps(BEGIN.step + 300)
     monkeypatch.setattr(metric_journal, "COMPACT_BYTES", 20_000)
-    start(compacted).make_steps(BEGIN.step + 300)
-    assert compacted.stat().st_size < 40_000 < path.stat().st_size
+    worker = start(compacted).make_steps(BEGIN.step + 300)
+    assert compacted.stat().st_size < 60_000 < path.stat().st_size
+    for step in range(NUM_SEPARATE):  # the chief may save at any of the last steps
+        at = dataclasses.replace(worker.progress, step=worker.progress.step - step)
+        assert read_counters(compacted, at) != []
 
 
 def test_the_file_of_a_pass_is_replaced_by_the_next(tmp_path, start, unbroken):
@@ -165,3 +169,37 @@ def test_a_full_disk_does_not_stop_the_training(tmp_path, start, monkeypatch, ca
     check_equal(worker.make_steps(BEGIN.step + NUM_STEPS).values(), unbroken)
     assert "No space left" in caplog.text
     assert not path.exists()
+
+
+def test_the_chief_reads_what_a_worker_has_counted_up_to_a_step(tmp_path, start):
+    worker = start(tmp_path / "a").make_steps(26)
+    at = dataclasses.replace(worker.progress, step=23)
+    whole = PassMetrics([BinaryTask(label="click")])
+    whole.add(read_counters(tmp_path / "a", at))
+    expected = start(tmp_path / "b").make_steps(23).values()
+    assert whole.values() == pytest.approx(expected, nan_ok=True)
+
+
+def test_counters_that_do_not_reach_a_step_are_none(tmp_path, start):
+    worker = start(tmp_path / "a").make_steps(23)
+    assert read_counters(tmp_path / "a", dataclasses.replace(worker.progress, step=24)) == []
+    assert read_counters(tmp_path / "a", dataclasses.replace(worker.progress, pass_index=4)) == []
+    assert read_counters(tmp_path / "missing", worker.progress) == []
+
+
+def test_what_a_checkpoint_held_outlives_the_process_that_has_loaded_it(tmp_path, start):
+    first = start(tmp_path / "a").make_steps(23)
+    resumed = start(tmp_path / "b")
+    resumed.metrics.load_merged([first.metrics.to_bytes()])
+    resumed.progress = first.progress
+    resumed.journal.begin(first.progress)
+    resumed.make_steps(25)
+    restarted = start(tmp_path / "b").restore(resumed.progress)
+    expected = start(tmp_path / "c").make_steps(25).values()
+    assert restarted.values() == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_new_run_begins_without_the_counters_of_an_earlier_one(tmp_path, start):
+    start(tmp_path / "a").make_steps(23)
+    start(tmp_path / "a").journal.begin(BEGIN)
+    assert not (tmp_path / "a").exists()
