@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fleetrec.config.job import OptimizerOptions
-from fleetrec.server.admin_client import is_scalar_slot
 from unit.server.serving import MODEL, connected, make_rows, make_step, serving
 
 IDS = np.arange(40)
@@ -49,42 +48,11 @@ def test_rows_and_dense_weights_are_joined_in_order(client):
     assert client.num_steps == 1
 
 
-def test_a_dense_state_is_read_and_written_whole(client):
-    push(client)
-    state = client.admin.dense_state()
-    assert {key: len(value) for key, value in state.items()} == {
-        "weights": 7,
-        "num_steps": 1,
-        "0/step": 1,
-        "0/exp_avg": 3,
-        "0/exp_avg_sq": 3,
-        "1/step": 1,
-        "1/sum": 4,
-    }
-    push(client, sequence=2)
-    after = client.admin.dense_state()
-    client.admin.set_dense(state)
-    push(client, sequence=3)
-    for key, value in client.admin.dense_state().items():
-        assert np.array_equal(value, after[key]), key
-
-
 def test_a_restarted_worker_finds_its_last_push(client):
     push(client)
     known = client.register()
     assert (known.sequence, known.progress, known.num_passes) == (1, b"row 3", 0)
     assert client.last_known_sequence == 1
-
-
-def test_a_cut_has_one_version_on_all_servers(client):
-    push(client)
-    cut = client.admin.cut("a")
-    assert cut.worker_progress == [b"row 3"]
-    for parts in cut.tables.values():
-        assert len(parts) == 3
-        assert len({part["version"] for part in parts}) == 1
-    assert sum(part["stats"]["rows"] for part in cut.tables["t"]) == len(IDS)
-    assert np.array_equal(cut.dense["weights"], client.admin.dense_state()["weights"])
 
 
 def test_an_all_gather_returns_contents_in_rank_order(tmp_path):
@@ -97,10 +65,3 @@ def test_an_all_gather_returns_contents_in_rank_order(tmp_path):
         pending = threads.submit(first.all_gather, b"a", key="x", number=0)
         assert second.all_gather(b"b", key="x", number=0) == [b"a", b"b"]
         assert pending.result(timeout=60) == [b"a", b"b"]
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"), [("num_steps", True), ("0/step", True), ("0/exp_avg", False)]
-)
-def test_scalar_slots_are_known_by_name(key, expected):
-    assert is_scalar_slot(key) == expected
