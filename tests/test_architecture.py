@@ -97,6 +97,101 @@ SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py
 each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
 
 
+TESTS = Path(__file__).parent
+TYPE_MODULES = {  # protocols, types and constants: nothing in them runs by itself
+    "config/dataset_features.py",
+    "config/features.py",
+    "config/groups.py",
+    "config/processes.py",
+    "config/rules.py",
+    "config/schedules.py",
+    "core/cursor.py",
+    "core/errors.py",
+    "core/sides.py",
+    "embedding/row_update.py",
+    "embedding/store.py",
+    "parallel/group.py",
+    "parallel/rows.py",
+    "parallel/state.py",
+    "planning/workload.py",
+    "server/service_options.py",
+    "tasks/metric.py",
+    "tasks/task.py",
+    "train/context.py",
+    "train/events.py",
+}
+# Folders and modules that are tested elsewhere: by one suite over a family of components, with the
+# command that they are behind, or by processes of their own.
+TESTED_ELSEWHERE = {
+    "checkpoint/import_rows.py": "jobs/test_table_command.py",
+    "checkpoint/table_view.py": "jobs/test_table_command.py",
+    "checkpoint/tables.py": "golden/test_checkpoint_manifest.py",
+    "cli": "jobs",
+    "config/job.py": "unit/config/yaml_dialect/test_decode.py",
+    "config/pipeline_dialect": "unit/config/pipeline_dialect/test_pipeline_decode.py",
+    "config/yaml_dialect/translate.py": "unit/config/yaml_dialect/test_decode.py",
+    "core/event_time.py": "unit/train/test_pass_plan.py",
+    "core/exit.py": "multiprocess/test_light_supervisor.py",
+    "core/launchers": "unit/core/launchers/test_precedence.py",
+    "core/progress.py": "golden/test_progress.py",
+    "core/remote_files.py": "unit/data/test_remote.py",
+    "data/block.py": "contract/test_sources.py",
+    "data/columns.py": "contract/test_row_sources.py",
+    "data/convert.py": "jobs/test_data_command.py",
+    "data/decode.py": "contract/test_sources.py",
+    "data/describe.py": "jobs/test_data_command.py",
+    "data/files.py": "unit/data/test_remote.py",
+    "data/parsed.py": "contract/test_sources.py",
+    "data/plan.py": "unit/data/test_sharing.py",
+    "data/prefetch.py": "unit/data/test_loader.py",
+    "data/program.py": "multiprocess/test_pipe_command.py",
+    "data/samples.py": "unit/data/test_choosing.py",
+    "data/source.py": "contract/test_sources.py",
+    "data/sources": "contract/test_row_sources.py",
+    "data/stages": "unit/data/test_stage.py",
+    "data/text.py": "unit/data/test_stream.py",
+    "data/user_code.py": "unit/data/sources/test_user_reader.py",
+    "data/windows.py": "unit/data/test_stream.py",
+    "embedding/layout.py": "unit/embedding/test_collection.py",
+    "embedding/native_store.py": "contract/test_stores.py",
+    "embedding/record.py": "unit/embedding/test_saved_store.py",
+    "embedding/snapshot.py": "unit/embedding/test_saved_store.py",
+    "embedding/table.py": "contract/test_stores.py",
+    "export/predictor.py": "contract/test_models.py",
+    "features": "contract/test_features.py",
+    "fleet": "unit/fleet/test_fleet_program.py",
+    "launch": "contract/test_launchers.py",
+    "models": "contract/test_models.py",
+    "nn": "unit/nn/test_layers.py",
+    "optim": "unit/optim/test_dense.py",
+    "parallel/dense_ddp.py": "contract/test_rank_groups.py",
+    "parallel/held_state.py": "contract/test_states.py",
+    "parallel/prefetch_ids.py": "contract/test_rank_groups.py",
+    "parallel/rank_comm.py": "contract/test_rank_groups.py",
+    "parallel/rank_group.py": "contract/test_rank_groups.py",
+    "parallel/row_exchange.py": "contract/test_rank_groups.py",
+    "parallel/rows_local.py": "contract/test_steppers.py",
+    "parallel/rows_server.py": "contract/test_steppers.py",
+    "parallel/rows_sharded.py": "contract/test_rank_groups.py",
+    "parallel/sample_exchange.py": "multiprocess/test_global_shuffle.py",
+    "parallel/server_state.py": "contract/test_states.py",
+    "parallel/solo.py": "contract/test_steppers.py",
+    "parallel/stepper.py": "contract/test_steppers.py",
+    "parallel/worker_group.py": "contract/test_steppers.py",
+    "parallel/worker_session.py": "contract/test_states.py",
+    "reader.py": "unit/data/sources/test_user_reader.py",
+    "server/__main__.py": "unit/server/test_server_main.py",
+    "server/wire.py": "property/test_server_wire.py",
+    "tasks": "contract/test_tasks.py",
+    "train/observers.py": "unit/cli/test_observers.py",
+    "train/pass_report.py": "unit/train/test_loop.py",
+    "train/phase.py": "unit/train/test_start.py",
+    "train/report.py": "unit/cli/test_process.py",
+    "train/summaries.py": "jobs/test_pipeline_runs.py",
+    "train/warm_start.py": "unit/train/test_start.py",
+}
+
+
 def layer_of(package: str) -> int:
     found = [i for i, names in enumerate(LAYERS) if package in names]
     assert found, f"{package}: name the layer of this new package in LAYERS"
@@ -270,6 +365,47 @@ def test_a_predictor_needs_no_torch() -> None:
 def test_test_files_have_names_of_their_own():
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))  # else pytest cannot collect both in one run
+
+
+def mirrored_tests(module: Path) -> list[Path]:
+    """Return the tests at the place of a module; the name may begin with that of its folder."""
+    folder = TESTS / "unit" / module.parent
+    prefixes = ("", f"{module.parent.name}_", f"{module.parent.name.partition('_')[0]}_")
+    names = {f"test_{prefix}{module.stem}.py" for prefix in prefixes}
+    return [folder / name for name in sorted(names) if (folder / name).is_file()]
+
+
+def is_tested_elsewhere(module: Path) -> bool:
+    name = module.as_posix()
+    return any(name == one or name.startswith(f"{one}/") for one in TESTED_ELSEWHERE)
+
+
+def own_modules() -> list[Path]:
+    """Return the modules that need tests: no entry points, no folders of single models."""
+    found = [path.relative_to(PACKAGE) for path in SOURCES if path.stem != "__init__"]
+    entries = {Path(f"{name}.py") for name in ENTRIES} | {Path("models/__main__.py")}
+    in_zoo = {path for path in found if path.parts[0] == "models" and len(path.parts) > 2}
+    return [path for path in found if path not in entries | in_zoo]
+
+
+@pytest.mark.parametrize("module", own_modules(), ids=str)
+def test_every_module_has_tests_where_a_reader_looks_for_them(module: Path) -> None:
+    if module.as_posix() in TYPE_MODULES or is_tested_elsewhere(module):
+        return
+    assert mirrored_tests(module), (
+        f"{module}: expected tests/unit/{module.parent}/test_{module.stem}.py; write it, or name "
+        "in TESTED_ELSEWHERE the suite that tests the module"
+    )
+
+
+def test_the_map_of_tests_names_what_is_there():
+    names = {module.as_posix() for module in own_modules()}
+    assert names >= TYPE_MODULES
+    for name, tests in TESTED_ELSEWHERE.items():
+        assert (TESTS / tests).exists(), f"{name}: no such tests: {tests}"
+        assert (PACKAGE / name).exists(), f"{name}: no such module"
+        if name.endswith(".py"):
+            assert not mirrored_tests(Path(name)), f"{name}: has tests at its place; drop the entry"
 
 
 def private_words(text: str) -> list[tuple[int, str]]:
