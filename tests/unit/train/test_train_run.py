@@ -29,24 +29,28 @@ def run(tmp_path, monkeypatch):
     return decode_run(write_job(job, tmp_path / "config.yaml"))
 
 
-def train_worker(run, endpoints, folder, *, rank, resume, stop_at):
-    """Train as one worker; returns what it has recorded. ``stop_at`` is its last step."""
-    place = Place(rank=rank, num_workers=2, server_endpoints=tuple(endpoints))
-    recorder = Recorder()
-    context = make_context(
-        folder.path,
-        recorder,
-        should_stop=lambda: len(recorder.steps) == stop_at,
-        journal=folder.metric_journal(place),
-        peer_journals=folder.peer_journals(place),
-    )
-    training = Training(run, worker_group(endpoints, CLUSTER, index=rank), context)
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            training.run(resume=resume)
-    finally:
-        training.close(finished=False)
-    return recorder
+class Worker:
+    """One worker of a run; ``stop_at`` is its last step."""
+
+    def __init__(self, run, endpoints, folder, *, rank, stop_at):
+        place = Place(rank=rank, num_workers=2, server_endpoints=tuple(endpoints))
+        self.recorder = Recorder()
+        context = make_context(
+            folder.path,
+            self.recorder,
+            should_stop=lambda: len(self.recorder.steps) == stop_at,
+            journal=folder.metric_journal(place),
+            peer_journals=folder.peer_journals(place),
+        )
+        self._training = Training(run, worker_group(endpoints, CLUSTER, index=rank), context)
+
+    def train(self, *, resume):
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                self._training.run(resume=resume)
+        finally:
+            self._training.close(finished=False)
+        return self.recorder
 
 
 def train(run, servers, *, resume=False, stop_at=None):
@@ -54,10 +58,9 @@ def train(run, servers, *, resume=False, stop_at=None):
     folder = RunFolder(path=Path("run"))
     folder.begin(RUN_ID, fresh=not resume)
     with serving(Path(servers), num_servers=2, num_workers=2) as endpoints:
-        one = functools.partial(
-            train_worker, run, endpoints, folder, resume=resume, stop_at=stop_at
-        )
-        return together([functools.partial(one, rank=rank) for rank in (0, 1)])
+        # One after the other: in one process they share the random numbers of first weights.
+        workers = [Worker(run, endpoints, folder, rank=r, stop_at=stop_at) for r in (0, 1)]
+        return together([functools.partial(worker.train, resume=resume) for worker in workers])
 
 
 def metrics_of(recorder):
