@@ -181,7 +181,7 @@ def counted(case, *batches):
 
 
 def assert_same(found, expected):
-    assert found.figures() == pytest.approx(expected.figures(), rel=1e-12, nan_ok=True)
+    assert found.compute() == pytest.approx(expected.compute(), rel=1e-12, nan_ok=True)
     assert found.headline() == pytest.approx(expected.headline(), rel=1e-12, nan_ok=True)
 
 
@@ -198,7 +198,7 @@ def test_every_metric_has_a_case():
 @pytest.mark.parametrize("seed", range(3))
 def test_figures_are_those_of_a_plain_formula(case, seed):
     samples = make_samples(seed)
-    found = counted(case, samples).figures()
+    found = counted(case, samples).compute()
     assert found == pytest.approx(case.formula(samples), rel=1e-5, nan_ok=True)
 
 
@@ -215,13 +215,13 @@ def test_merged_parts_of_workers_are_the_whole_in_any_order(case, order):
     samples = make_samples()
     parts = split(samples, [1, 0, NUM_SAMPLES - 1])
     workers = [counted(case, part) for part in parts]
-    before = workers[2].figures()
+    before = workers[2].compute()
     merged = case.make()
     for index in order:
         merged.merge(workers[index])
     assert_same(merged, counted(case, samples))
     case.add(merged, samples)  # what was merged belongs to no worker any more
-    assert workers[2].figures() == pytest.approx(before, rel=0, nan_ok=True)
+    assert workers[2].compute() == pytest.approx(before, rel=0, nan_ok=True)
 
 
 @each_case
@@ -252,8 +252,8 @@ def test_a_metric_that_was_reset_is_a_new_one(case):
 
 @each_case
 def test_no_samples_have_defined_figures_of_the_same_names(case):
-    found = dict(case.make().figures())
-    assert found.keys() == counted(case, make_samples()).figures().keys()
+    found = dict(case.make().compute())
+    assert found.keys() == counted(case, make_samples()).compute().keys()
     assert found.pop("SAMPLES", 0) == 0
     assert list(found.values()) == pytest.approx([case.empty] * len(found), nan_ok=True)
 
@@ -266,14 +266,14 @@ def test_samples_of_one_class_have_defined_figures(case, label):
     expected = case.formula(samples)
     if case.one_class is not None:
         expected = dict.fromkeys(expected, case.one_class)
-    found = counted(case, samples).figures()
+    found = counted(case, samples).compute()
     assert found == pytest.approx(expected, rel=1e-5, nan_ok=True)
 
 
 @each_case
 def test_headlines_are_among_the_figures(case):
     metric = counted(case, make_samples())
-    figures = metric.figures()
+    figures = metric.compute()
     assert metric.headline().items() <= figures.items()
 
 
@@ -281,7 +281,7 @@ def test_headlines_are_among_the_figures(case):
 def test_reading_figures_changes_nothing(case):
     metric = counted(case, make_samples())
     before = {name: value.clone() for name, value in metric.counters().items()}
-    metric.figures()
+    metric.compute()
     metric.headline()
     after = metric.counters()
     assert before.keys() == after.keys()

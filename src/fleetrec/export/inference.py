@@ -15,7 +15,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,9 +28,6 @@ from fleetrec.core.errors import ConfigError, ModelError, UnavailableError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import LookupGroup
 from fleetrec.models.base import Model
-
-if TYPE_CHECKING:
-    import onnx
 
 KIND = "inference model"
 GRAPH = "model.onnx"
@@ -86,7 +83,7 @@ class InferenceModel:
         _ = self._converted
 
     @functools.cached_property
-    def _converted(self) -> "onnx.ModelProto":
+    def _converted(self) -> Any:  # an onnx.ModelProto; onnx is an extra
         """The ONNX model with the weights of the moment it was converted."""
         graph, names, example = self._traced()
         with _exporting(self.model):

@@ -11,7 +11,7 @@ def on_chief(group: Group, act: Callable[[], str], *, key: str, pass_index: int 
     """Let the chief call ``act``; returns its result on every process.
 
     If it fails, the chief raises its error and the others raise one with the same text. Without
-    this they would go on, and report a lost connection as soon as they need the chief.
+    this they would continue, and report a lost connection as soon as they need the chief.
     """
     answer: dict[str, str | list[str]] = {}
     failure: Exception | None = None

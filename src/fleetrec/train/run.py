@@ -82,6 +82,7 @@ class Training:
         """Let rules remember what a resumed or restarted run has done."""
         if isinstance(self._rules, NoRules) or self._saver is None:
             return
+        self._saver.set_first_progress(start.progress)
         if is_restarted:
             self._rules.state = self._state_file.read()
         elif start.loaded == "everything":

@@ -98,6 +98,11 @@ class Saver:
         self._last: str | None = None
         self._writing: _Write | None = None
         self._num_saves = 0
+        self._first_progress: Sequence[Progress] = ()
+
+    def set_first_progress(self, by_worker: Sequence[Progress]) -> None:
+        """Remember where the workers of a resumed run start, if each has its own progress."""
+        self._first_progress = by_worker if len(by_worker) > 1 else ()
 
     def begin_from(self, url: str, progress: Progress, *, chain: Sequence[str]) -> None:
         """Remember the checkpoint that was loaded, so that it is not saved again."""
@@ -129,7 +134,7 @@ class Saver:
             merged = self._merged_metrics(phase, request.progress, by_worker)
             if merged:
                 tensors[f"{phase.name}/{METRICS}"] = merged
-        meta = self._meta(request) | _worker_progress(by_worker, request.progress)
+        meta = self._meta(request) | self._worker_progress(by_worker, request.progress)
         writing = _Write(request=request, staging=staging, cuts=cuts, tensors=tensors, meta=meta)
         writing.thread = threading.Thread(
             target=self._write, args=(writing,), name="fleetrec-save", daemon=True
@@ -162,12 +167,14 @@ class Saver:
     def check_failed(self, *, timeout_s: float = PEER_TIMEOUT_S) -> None:
         """Raise the error of the thread, if it has failed and is not about a lost rank.
 
-        A process that has lost its peers calls this: they may have ended because of that error.
+        A process that has lost its peers calls this: they may have ended because of that error. A
+        thread that still waits for them is abandoned.
         """
-        if self._writing is None:
+        writing, self._writing = self._writing, None
+        if writing is None:
             return
-        _thread_of(self._writing).join(timeout_s)
-        error = self._writing.error
+        _thread_of(writing).join(timeout_s)
+        error = writing.error
         if error is not None and not isinstance(error, LostRankError):
             raise error
 
@@ -213,6 +220,22 @@ class Saver:
         if not self._group.is_chief:
             return {}
         return phase.metrics.merged_state(list(zip(*gathered, strict=True)))
+
+    def _worker_progress(
+        self, by_worker: Sequence[bytes], progress: Progress
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Return the progress of every worker within a pass, if each has its own.
+
+        A worker that has made no step is where it started.
+        """
+        if progress.cursor is None or not by_worker:
+            return {}
+        first = [one.to_bytes() for one in self._first_progress]
+        found = [
+            progress_within(by_worker, rank, progress) or progress_within(first, rank, progress)
+            for rank in range(len(by_worker))
+        ]
+        return {"worker_progress": [(its or progress.pass_start()).to_dict() for its in found]}
 
     def _peer_counters(
         self, phase: Phase, progress: Progress, by_worker: Sequence[bytes]
@@ -357,14 +380,6 @@ class InferenceExport:
 def _thread_of(writing: _Write) -> threading.Thread:
     assert writing.thread is not None
     return writing.thread
-
-
-def _worker_progress(stored: Sequence[bytes], progress: Progress) -> dict[str, Any]:
-    """Return the progress of every worker within a pass, if each has its own."""
-    if progress.cursor is None or not stored:
-        return {}
-    found = [progress_within(stored, rank, progress) for rank in range(len(stored))]
-    return {"worker_progress": [(its or progress.pass_start()).to_dict() for its in found]}
 
 
 def progress_within(stored: Sequence[bytes], rank: int, progress: Progress) -> Progress | None:

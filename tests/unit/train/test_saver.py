@@ -158,6 +158,15 @@ def test_workers_that_have_not_begun_the_pass_begin_it_when_resumed(made):
     assert found == (PROGRESS, others, start, start)
 
 
+def test_a_worker_of_a_resumed_run_that_has_made_no_step_is_where_it_was(made):
+    earlier = Progress(pass_index=1, batch=1, step=5, cursor=Cursor(file=1, samples=16))
+    made.gate.progress = [PROGRESS.to_bytes(), b""]
+    made.saver.set_first_progress([PROGRESS, earlier])
+    made.saver.save(SaveRequest(url="c", progress=PROGRESS))
+    made.saver.wait()
+    assert worker_progress_in(open_folder("c", kind="checkpoint")) == (PROGRESS, earlier)
+
+
 def kind_of(url):
     (record,) = open_folder(url, kind="checkpoint").meta["tables"]["learn"].values()
     return record["kind"]
