@@ -7,18 +7,26 @@
 #include "fleetrec/snapshot/snapshot.h"
 
 namespace fleetrec {
+namespace {
+
+bool is_large(Table& table) {
+  const std::lock_guard lock(table.mutex());
+  return table.size() * table.layout().stride() * sizeof(float) >= CutContent::kPreparedBytes;
+}
+
+}  // namespace
 
 Cut::Cut(Table& table, std::uint32_t least) : table_(table), num_tombstones_(kNumBuckets) {
+  Arena copies;
+  if (is_large(table)) copies.prefault(CutContent::kPreparedBytes);
   const std::lock_guard lock(table.mutex());
-  if (table.cut_content()) {
-    throw std::logic_error("table " + table.options().name +
-                           ": another cut is still to be written; write or release it first");
-  }
   const std::uint32_t version = std::max(table.version(), least);
   if (version >= std::numeric_limits<std::uint32_t>::max() - 1) {
     throw std::logic_error("table " + table.options().name + ": no version is left for a cut");
   }
-  content_ = std::make_shared<CutContent>(table.buckets(), table.layout(), version);
+  content_ =
+      std::make_shared<CutContent>(table.buckets(), table.layout(), version, table.cut_content());
+  content_->use_memory(copies);
   for (std::size_t b = 0; b < kNumBuckets; ++b) {
     num_tombstones_[b] = table.buckets()[b].tombstones.size();
   }
@@ -33,6 +41,7 @@ Cut::Cut(Table& table, std::uint32_t least) : table_(table), num_tombstones_(kNu
 Cut::~Cut() { release(); }
 
 void Cut::release() {
+  is_released_ = true;
   const std::lock_guard lock(mutex_);
   let_go();
 }
@@ -42,7 +51,7 @@ void Cut::let_go() {
   // Freed behind the lock: to give a gigabyte back takes a while.
   const std::shared_ptr<CutContent> content = std::exchange(content_, nullptr);
   const std::lock_guard lock(table_.mutex());
-  if (table_.cut_content() == content) table_.set_cut_content(nullptr);
+  table_.set_cut_content(CutContent::without(table_.cut_content(), *content));
 }
 
 void commit_cut(Table& table, Cut& cut, std::optional<std::uint64_t> fingerprint) {
@@ -55,7 +64,9 @@ void commit_cut(Table& table, Cut& cut, std::optional<std::uint64_t> fingerprint
     throw std::logic_error("table " + table.options().name +
                            ": a cut is committed after its snapshot is written");
   }
-  if (table.cut_content()) table.cut_content()->supersede();
+  for (auto* other = table.cut_content().get(); other != nullptr; other = other->older().get()) {
+    other->supersede();
+  }
   for (std::size_t b = 0; b < kNumBuckets; ++b) {
     auto& tombstones = table.buckets()[b].tombstones;
     const auto num_written = static_cast<std::ptrdiff_t>(cut.num_tombstones_[b]);

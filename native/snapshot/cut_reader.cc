@@ -2,12 +2,27 @@
 #include "fleetrec/snapshot/cut_reader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 
 namespace fleetrec {
+namespace {
+
+// Between two stretches; with the time to wake up, a tenth of a millisecond.
+constexpr std::chrono::microseconds kPause{50};
+
+}  // namespace
+
+void RowCopies::reserve_more(std::size_t count) {
+  const std::size_t needed = floats_.size() + count * stride_;
+  if (needed > floats_.capacity()) floats_.reserve(std::max(needed, 2 * floats_.capacity()));
+  const std::size_t num_rows = order_.size() + count;
+  if (num_rows > order_.capacity()) order_.reserve(std::max(num_rows, 2 * order_.capacity()));
+}
 
 void RowCopies::append(Row row) {
   order_.push_back(floats_.size() / stride_);
@@ -36,10 +51,16 @@ void RowCopies::drop(std::size_t count) {
 }
 
 // Visits the rows of a bucket that were there at the cut, some of them twice perhaps.
-template <typename Visit>
-void CutReader::each_row(std::uint32_t bucket, bool is_last_time, const Visit& visit) {
-  std::optional<std::uint32_t> next = 0;
-  while (next) {
+template <typename Prepare, typename Visit>
+void CutReader::each_row(std::uint32_t bucket, bool is_last_time, const Prepare& prepare,
+                         const Visit& visit) {
+  std::optional<CutContent::Position> next = CutContent::Position{};
+  for (bool is_first = true; next; is_first = false) {
+    // A mutex is not fair: the thread that has just released it gets it again before one that has
+    // to wake up. Without the pause, a step would wait for the whole bucket.
+    if (gives_way_ && !is_first) std::this_thread::sleep_for(kPause);
+    content_.prepare_memory();
+    prepare();
     const std::lock_guard lock(table_.mutex());
     check_sound();
     next = content_.each_row(bucket, *next, [&](Row row) {
@@ -51,7 +72,9 @@ void CutReader::each_row(std::uint32_t bucket, bool is_last_time, const Visit& v
 
 void CutReader::read_rows(std::uint32_t bucket, RowCopies& copies) {
   const std::size_t begin = copies.size();
-  each_row(bucket, true, [&](Row row) { copies.append(row); });
+  each_row(
+      bucket, true, [&] { copies.reserve_more(content_.stretch()); },
+      [&](Row row) { copies.append(row); });
   copies.sort_from(begin);
 }
 
@@ -69,7 +92,9 @@ std::vector<std::uint64_t> CutReader::tombstones(std::uint32_t bucket) {
   ids.erase(std::ranges::unique(ids).begin(), ids.end());
   // An id that came back has its new row in this delta.
   std::vector<std::uint64_t> rows;
-  each_row(bucket, false, [&](Row row) { rows.push_back(row.header().id()); });
+  each_row(
+      bucket, false, [&] { rows.reserve(rows.size() + content_.stretch()); },
+      [&](Row row) { rows.push_back(row.header().id()); });
   std::ranges::sort(rows);
   std::erase_if(ids, [&](std::uint64_t id) { return std::ranges::binary_search(rows, id); });
   return ids;
@@ -94,6 +119,10 @@ std::vector<Candidate> CutReader::candidates(std::uint32_t bucket) {
 }
 
 void CutReader::check_sound() const {
+  if (is_released_ != nullptr && *is_released_) {
+    throw std::runtime_error("table " + table_.options().name +
+                             ": the cut was released while it was written");
+  }
   if (!content_.is_broken()) return;
   throw std::runtime_error("table " + table_.options().name +
                            ": no memory was left to keep the rows that changed while a snapshot "

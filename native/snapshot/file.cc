@@ -77,6 +77,26 @@ void OutputFile::overwrite(std::uint64_t offset, std::span<const std::byte> byte
   }
 }
 
+void OutputFile::write_back() {
+#ifdef SYNC_FILE_RANGE_WRITE
+  constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 23;
+  if (offset_ - started_ < kMinBytes) return;
+  const auto call = [this](std::uint64_t first, std::uint64_t last, unsigned flags) {
+    const int result = ::sync_file_range(descriptor_.number(), static_cast<off_t>(first),
+                                         static_cast<off_t>(last - first), flags);
+    // Systems that cannot do it say so in other ways; a lost page must not go unnoticed.
+    if (result != 0 && (errno == EIO || errno == ENOSPC)) throw WriteFault(path_, errno);
+  };
+  call(started_, offset_, SYNC_FILE_RANGE_WRITE);
+  if (started_ > waited_) {
+    call(waited_, started_,
+         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  }
+  waited_ = started_;
+  started_ = offset_;
+#endif
+}
+
 void OutputFile::sync() {
   if (::fdatasync(descriptor_.number()) != 0) throw WriteFault(path_, errno);
 }

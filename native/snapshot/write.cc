@@ -5,6 +5,7 @@
 #include "fleetrec/parallel.h"
 #include "fleetrec/snapshot/crc32c.h"
 #include "fleetrec/snapshot/cut_reader.h"
+#include "fleetrec/snapshot/pacer.h"
 #include "fleetrec/snapshot/snapshot.h"
 
 namespace fleetrec {
@@ -18,8 +19,10 @@ struct WrittenShard {
 
 class ShardWriter {
  public:
-  ShardWriter(CutReader& reader, const ShardHeader& header, OutputFile& file)
-      : reader_(reader), header_(header), file_(file) {}
+  // `is_beside`: other threads train. Then this one pauses often, and moves the file to the disk
+  // while it writes it.
+  ShardWriter(CutReader& reader, const ShardHeader& header, OutputFile& file, bool is_beside)
+      : reader_(reader), header_(header), file_(file), is_beside_(is_beside), pacer_(is_beside) {}
 
   WrittenShard write() {
     ByteSink head;
@@ -101,10 +104,23 @@ class ShardWriter {
     block_.set(12, crc);
     crc_ = crc_of_crc(crc_, crc);
     counts_.of(kind) += num_entries;
-    file_.write(block_.bytes());
+    write_block();
   }
 
-  void fill_rows(RowCopies& rows, std::size_t first, std::size_t count, std::byte* content) const {
+  void write_block() {
+    if (!is_beside_) return file_.write(block_.bytes());
+    constexpr std::size_t kPieceBytes = std::size_t{1} << 17;
+    for (auto rest = block_.bytes(); !rest.empty();) {
+      const std::size_t num_bytes = std::min(rest.size(), kPieceBytes);
+      file_.write(rest.first(num_bytes));
+      rest = rest.subspan(num_bytes);
+      pacer_.pause_if_due();
+    }
+    file_.write_back();
+  }
+
+  void fill_rows(RowCopies& rows, std::size_t first, std::size_t count, std::byte* content) {
+    constexpr std::size_t kRowsPerCheck = 256;
     const RowLayout& layout = reader_.layout();
     std::byte* ids = content;
     std::byte* last_seen = ids + 8 * count;
@@ -113,6 +129,7 @@ class ShardWriter {
     std::byte* weights = clicks + 4 * count;
     std::byte* states = weights + 4 * layout.dim * count;
     for (std::size_t i = 0; i < count; ++i) {
+      if (i % kRowsPerCheck == 0) pacer_.pause_if_due();
       const Row row = rows.at(first + i);
       const RowHeader& header = row.header();
       store(ids + 8 * i, header.id());
@@ -149,6 +166,8 @@ class ShardWriter {
   CutReader& reader_;
   const ShardHeader& header_;
   OutputFile& file_;
+  bool is_beside_;
+  Pacer pacer_;
   ByteSink block_;
   ShardCounts counts_;
   std::uint32_t crc_ = 0;
@@ -158,7 +177,7 @@ WrittenShard write_shard(CutReader& reader, const ShardHeader& header,
                          const SnapshotTarget& target) {
   OutputFile file(target.directory / shard_name(header.shard, header.num_shards));
   try {
-    const WrittenShard written = ShardWriter(reader, header, file).write();
+    const WrittenShard written = ShardWriter(reader, header, file, target.num_threads > 0).write();
     if (target.sync) file.sync();
     file.close();
     return written;
@@ -240,7 +259,8 @@ SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& targe
   if (target.kind == SnapshotKind::kDelta) header.parent = cut.parent();
   header.version = cut.version();
   header.lsn = target.lsn;
-  CutReader reader(table, *cut.content_, header.parent.version);
+  CutReader reader(table, *cut.content_, header.parent.version, &cut.is_released_,
+                   target.num_threads > 0);
   SnapshotStats stats;
   stats.version = cut.version();
   stats.lsn = target.lsn;

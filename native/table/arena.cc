@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{1} << 21;
 constexpr std::size_t kMaxBlock = std::size_t{1} << 26;
+constexpr std::size_t kPage = 4096;
 
 std::size_t round_up(std::size_t num_bytes, std::size_t unit) {
   return (num_bytes + unit - 1) / unit * unit;
@@ -24,7 +25,9 @@ Arena::~Arena() { clear(); }
 
 void Arena::clear() {
   for (const Block& block : blocks_) munmap(block.first, block.num_bytes);
+  if (spare_) munmap(spare_->first, spare_->num_bytes);
   blocks_.clear();
+  spare_.reset();
   used_ = 0;
   num_bytes_ = 0;
 }
@@ -32,6 +35,7 @@ void Arena::clear() {
 void Arena::take_over(Arena& other) {
   clear();
   blocks_.swap(other.blocks_);
+  spare_.swap(other.spare_);
   std::swap(used_, other.used_);
   std::swap(num_bytes_, other.num_bytes_);
 }
@@ -46,18 +50,52 @@ float* Arena::allocate(std::size_t num_floats) {
 }
 
 void Arena::prefault(std::size_t num_bytes) {
-  const std::lock_guard lock(mutex_);
-  if (blocks_.empty() || used_ + num_bytes > blocks_.back().num_bytes) add_block(num_bytes);
 #ifdef MADV_POPULATE_WRITE
-  constexpr std::size_t kPage = 4096;
-  const std::size_t first = used_ / kPage * kPage;
-  // Also only advice: older systems do not know it.
-  madvise(blocks_.back().first + first, used_ + num_bytes - first, MADV_POPULATE_WRITE);
+  // A huge page at a time and without the mutex: others allocate, and map memory of their own.
+  for (auto piece = next_untouched(num_bytes); !piece.empty(); piece = next_untouched(num_bytes)) {
+    madvise(piece.data(), piece.size(), MADV_POPULATE_WRITE);  // a hint: older systems refuse
+  }
 #endif
 }
 
-// Blocks grow with the table, so that a small one stays small.
+std::span<std::byte> Arena::next_untouched(std::size_t num_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (blocks_.empty()) add_block(num_bytes);
+  Block* block = &blocks_.back();
+  std::size_t ahead = used_ + num_bytes;
+  const bool is_spare = ahead > block->num_bytes && block->touched == block->num_bytes;
+  if (is_spare) {
+    if (!spare_) spare_ = map_block(num_bytes);
+    ahead = spare_->begin + (ahead - block->num_bytes);
+    block = &*spare_;
+  }
+  const std::size_t first = std::max(block->touched, is_spare ? 0 : used_ / kPage * kPage);
+  const std::size_t last =
+      std::min(round_up(std::min(ahead, block->num_bytes), kPage), first + kHugePage);
+  if (last <= first) return {};
+  block->touched = last;
+  return {block->first + first, last - first};
+}
+
 void Arena::add_block(std::size_t min_bytes) {
+  Block block;
+  if (spare_ && spare_->num_bytes - spare_->begin >= min_bytes) {
+    block = *std::exchange(spare_, std::nullopt);
+  } else {
+    block = map_block(min_bytes);
+  }
+  try {
+    blocks_.push_back(block);
+  } catch (...) {
+    munmap(block.first, block.num_bytes);
+    num_bytes_ -= block.num_bytes;
+    throw;
+  }
+  used_ = block.begin;
+}
+
+// Blocks grow with the table, so that a small one stays small.
+Arena::Block Arena::map_block(std::size_t min_bytes) {
   const std::size_t wanted = std::min(std::max(num_bytes_ / 4, kHugePage), kMaxBlock);
   // One page more than needed, to begin at a huge page; what is never touched costs nothing.
   const std::size_t num_bytes = round_up(std::max(min_bytes, wanted), kHugePage) + kHugePage;
@@ -68,9 +106,9 @@ void Arena::add_block(std::size_t min_bytes) {
   madvise(memory, num_bytes, MADV_HUGEPAGE);  // only advice: small pages work, too
 #endif
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  blocks_.push_back({static_cast<std::byte*>(memory), num_bytes});
-  used_ = round_up(address, kHugePage) - address;
+  const std::size_t begin = round_up(address, kHugePage) - address;
   num_bytes_ += num_bytes;
+  return {static_cast<std::byte*>(memory), num_bytes, begin, begin};
 }
 
 }  // namespace fleetrec

@@ -91,7 +91,7 @@ class LiveCut:
 
     @property
     def is_live(self) -> bool:
-        """Return whether there is a cut; meanwhile the server writes no snapshot of its own."""
+        """Return whether there is a cut; meanwhile the server starts no snapshot of its own."""
         return self._cut is not None
 
     def make(self, shard: Shard, request: "CutRequest", *, progress: Sequence[bytes]) -> None:
@@ -139,7 +139,10 @@ class LiveCut:
                 unknown = request.tables.keys() - cut.tables.keys()
                 if unknown:
                     raise WireError(f"no table is called {min(unknown)!r}")
-                self._written = self._write_tables(cut, request)
+                written = self._write_tables(cut, request)
+                if self._cut is not cut:
+                    raise CheckpointError("the server has dropped the cut while it was saved")
+                self._written = written
             records = {name: record.to_plain() for name, record in self._written.items()}
         return Message(kind=Kind.OK, arrays=[json_array({"tables": records})])
 
@@ -170,8 +173,9 @@ class LiveCut:
                 name: _write_table(cut.tables[name], storage.join(request.target, name), table)
                 for name, table in request.tables.items()
             }
-        except OSError as error:  # the cut cannot be used again
-            self.drop()
+        except (OSError, RuntimeError) as error:  # the cut cannot be used again
+            if self._cut is cut:  # and was not dropped by a request in another thread
+                self.drop()
             raise CheckpointError(f"{request.target}: cannot be written: {error}") from error
 
     @contextlib.contextmanager

@@ -7,11 +7,12 @@ import json
 import logging
 import os
 import shutil
+import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fleetrec.checkpoint.publish import publish
 from fleetrec.core.errors import CheckpointError, UnavailableError
@@ -32,10 +33,21 @@ DISK_RETRY_S = 1.0  # between two attempts on a full disk
 _PREFIX = "snapshot-"
 
 
+class Snapshot(Protocol):
+    """What a server held at one moment."""
+
+    def write(self, directory: Path) -> None:
+        """Write it into a new folder."""
+
+    def close(self) -> None:
+        """Give it up; a ``write`` in another thread fails soon."""
+
+
 class DurableState:
     """Snapshot plus journal from which a killed server recovers.
 
-    Snapshot k covers the journal segments below k.
+    Snapshot k covers the journal segments below k. They are deleted when it is published, so that
+    at any moment the newest snapshot and the segments from its number on are the whole state.
     """
 
     def __init__(self, directory: Path, *, durability: Durability) -> None:
@@ -46,6 +58,7 @@ class DurableState:
         for path in directory.glob(f".{_PREFIX}*"):  # left by a crash while saving
             shutil.rmtree(path)
         self._writer: JournalWriter | None = None
+        self._saving: tuple[threading.Thread, Snapshot] | None = None
         self._snapshot_bytes = _size_of(self.newest_snapshot())
 
     def newest_snapshot(self) -> Path | None:
@@ -84,13 +97,50 @@ class DurableState:
         """Append a record to the journal; call this before its effect."""
         self._journal.append(record)
 
-    def save_snapshot(self, write: Callable[[Path], None], state: dict[str, Any]) -> None:
-        """Publish a snapshot of the current state and delete the older journal."""
-        number = self._journal.number + 1
-        self._open_segment(number)
+    @property
+    def is_saving(self) -> bool:
+        """Return whether a snapshot is being written in the background."""
+        return self._saving is not None and self._saving[0].is_alive()
 
+    def save_snapshot(self, snapshot: Snapshot, state: dict[str, Any]) -> None:
+        """Publish a snapshot of the current state and delete the older journal."""
+        self.cancel_snapshot()
+        self._publish(snapshot, state, number=self._start_segment())
+
+    def start_snapshot(self, snapshot: Snapshot, state: dict[str, Any]) -> None:
+        """The same in the background: records go on to a new segment at once.
+
+        If the snapshot cannot be written, a warning is logged and the older journal stays.
+        """
+        assert not self.is_saving, "one snapshot at a time"
+        number = self._start_segment()
+
+        def run() -> None:
+            try:
+                self._publish(snapshot, state, number=number)
+            except (OSError, RuntimeError) as error:  # such as a full disk, or no memory
+                logger.warning("no snapshot could be written: %s; trying again later", error)
+            finally:
+                snapshot.close()
+
+        thread = threading.Thread(target=run, name="snapshot")
+        self._saving = (thread, snapshot)
+        thread.start()
+
+    def wait_for_snapshot(self) -> None:
+        """Wait until no snapshot is being written."""
+        if self._saving is not None:
+            self._saving[0].join()
+
+    def cancel_snapshot(self) -> None:
+        """Stop writing a snapshot in the background; the older journal stays."""
+        if self._saving is not None:
+            self._saving[1].close()
+            self.wait_for_snapshot()
+
+    def _publish(self, snapshot: Snapshot, state: dict[str, Any], *, number: int) -> None:
         def fill(staging: Path) -> None:
-            write(staging)
+            snapshot.write(staging)
             fault_point("snapshot")
             (staging / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
             (staging / CHECKSUMS_FILE).write_text(json.dumps(_checksums(staging)), encoding="utf-8")
@@ -101,7 +151,8 @@ class DurableState:
         self._delete_older(number)
 
     def close(self) -> None:
-        """Close the journal and unlock the folder."""
+        """Close the journal and unlock the folder; a snapshot that is being written is given up."""
+        self.cancel_snapshot()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -130,6 +181,11 @@ class DurableState:
         if self._writer is not None:
             self._writer.close()
         self._writer = writer
+
+    def _start_segment(self) -> int:
+        number = self._journal.number + 1
+        self._open_segment(number)
+        return number
 
     def _delete_older(self, number: int) -> None:
         drop_segments(self._directory, before=number)

@@ -1,5 +1,6 @@
 """State of a service, under one lock: the shard, the workers, the journal and the snapshots."""
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -26,7 +27,8 @@ class ServiceState:
     """What a server holds, and how it survives a restart.
 
     Every access needs ``changed``, the lock and condition of the service. A request is appended to
-    the journal before its effect; a snapshot replaces the journal from time to time.
+    the journal before its effect; from time to time a snapshot replaces the journal. It is written
+    in the background, without the lock.
     """
 
     def __init__(self, durable: DurableState, options: ServiceOptions) -> None:
@@ -96,23 +98,32 @@ class ServiceState:
             logger.info("recovered: %s and %d records", snapshot or "no snapshot", num_records)
 
     def save_snapshot_if_due(self) -> None:
-        """Replace a long journal by a snapshot, between steps and with no cut being written."""
+        """Start to replace a long journal by a snapshot, between steps and with no cut open."""
         if self.is_replaying or self.workers.num_pending() > 0 or self.cut.is_live:
+            return
+        if self._durable.is_saving:
             return
         # The journal may grow to the size of the snapshot that would replace it. So snapshots are
         # at most half of all writing, whatever the size of the tables.
         limit = max(self.options.snapshot_bytes, self._durable.snapshot_bytes)
         if self._durable.num_bytes <= limit:
             return
+        snapshot = self.require_shard().snapshot()
         try:
-            self.save_snapshot()
+            self._durable.start_snapshot(snapshot, self._to_plain())
         except OSError as error:  # nothing is lost: the older journal is still there
+            snapshot.close()
             logger.warning("no snapshot could be written: %s; trying again later", error)
 
     def save_snapshot(self) -> None:
         """Write a snapshot; only between steps, since it cannot hold pending pushes."""
+        snapshot = self.require_shard().snapshot()
+        with contextlib.closing(snapshot):
+            self._durable.save_snapshot(snapshot, self._to_plain())
+
+    def _to_plain(self) -> dict[str, Any]:
         shard = self.require_shard()
-        state: dict[str, Any] = {
+        return {
             "model": shard.model.to_plain(),
             "portion": [shard.table_shard.index, shard.table_shard.count],
             "version": self.version,
@@ -121,7 +132,6 @@ class ServiceState:
             "gathers": self.gathers.to_plain(),
             "finished": sorted(self._finished),
         }
-        self._durable.save_snapshot(shard.write, state)
 
     def _load_snapshot(self, state: dict[str, Any], snapshot: Path) -> None:
         shard = self.options.shard

@@ -95,21 +95,16 @@ class Shard:
             dense={key: value.clone() for key, value in self.dense.state().items()},
         )
 
-    def write(self, directory: Path) -> None:
-        """Write the whole state into a new folder, in a format for this server only."""
-        for name, store in self.stores.items():
-            folder = directory / TABLES / name
-            folder.mkdir(parents=True)
-            Cut(store.table).write(folder, kind="base")
-        counts = {name: store.table.stats() for name, store in self.stores.items()}
-        (directory / COUNTS_FILE).write_text(json.dumps(counts))
-        state = {key: value.clone() for key, value in self.dense.state().items()}
-        (directory / DENSE_FILE).write_bytes(
-            save(state)
-        )  # raises OSError on a full disk; save_file does not
+    def snapshot(self) -> "ShardSnapshot":
+        """Fix the current state for a snapshot of this server, which is written later."""
+        return ShardSnapshot(
+            tables={name: Cut(store.table) for name, store in self.stores.items()},
+            counts=self.stats(),
+            dense={key: value.clone() for key, value in self.dense.state().items()},
+        )
 
     def read_folder(self, directory: Path) -> None:
-        """Load what ``write`` wrote."""
+        """Load what ``ShardSnapshot.write`` wrote."""
         counts: Mapping[str, Mapping[str, int]] = json.loads((directory / COUNTS_FILE).read_text())
         for name, store in self.stores.items():
             with checkpoint_errors():
@@ -128,6 +123,31 @@ class ShardCut:
     stats: Mapping[str, Mapping[str, int]]
     fingerprints: Mapping[str, str | None]  # of the parent snapshots of deltas
     dense: Mapping[str, Tensor]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardSnapshot:
+    """The state of a server at one moment, in a format for this server only."""
+
+    tables: Mapping[str, Cut]
+    counts: Mapping[str, Mapping[str, int]]
+    dense: Mapping[str, Tensor]
+
+    def write(self, directory: Path) -> None:
+        """Write everything into a new folder; steps may go on meanwhile."""
+        for name, cut in self.tables.items():
+            folder = directory / TABLES / name
+            folder.mkdir(parents=True)
+            cut.write(folder, kind="base", num_threads=1)
+        (directory / COUNTS_FILE).write_text(json.dumps(self.counts))
+        (directory / DENSE_FILE).write_bytes(
+            save(dict(self.dense))
+        )  # raises OSError on a full disk; save_file does not
+
+    def close(self) -> None:
+        """Give up what is not written yet; a ``write`` in another thread fails."""
+        for cut in self.tables.values():
+            cut.release()
 
 
 def _concatenate(tables: Sequence[RowPush], weights: Sequence[float]) -> tuple[Array, Array]:

@@ -57,6 +57,9 @@ class OutputFile {
   void write_all(std::span<const std::span<const std::byte>> pieces);
   // Writes over what is at `offset`, and continues behind the end.
   void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);
+  // Starts to move what was written to the disk, and waits while too much of it is on the way. So
+  // few pages are dirty at any time: others that write or sync files do not wait for a gigabyte.
+  void write_back();
   // Waits until the content is on the disk.
   void sync();
   // Gives the file its final name, in the same folder. Throws WriteFault if that is taken.
@@ -72,6 +75,8 @@ class OutputFile {
   std::filesystem::path path_;
   FileDescriptor descriptor_;
   std::uint64_t offset_ = 0;
+  std::uint64_t started_ = 0;  // up to here the disk has been asked to write
+  std::uint64_t waited_ = 0;   // up to here it has
 };
 
 // An existing file. Throws FormatFault if it cannot be read.

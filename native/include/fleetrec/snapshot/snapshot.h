@@ -2,6 +2,7 @@
 // Tables to files and back: bases, and deltas that hold what changed since.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -48,13 +49,12 @@ struct CutStats {
 //
 // A cut fixes the content of the table without copying it: whatever other threads do to the table
 // from here on, `write_snapshot` writes the table as it was here, bit for bit. Until that has
-// happened, or the cut is released, a row is copied before it first changes; a table has one such
-// cut at a time. The table must outlive the cut.
+// happened, or the cut is released, a row is copied before it first changes, once for every such
+// cut. The table must outlive the cut.
 class Cut {
  public:
   // Notes where the table stands and raises its version; first to `least`, so that the parts of a
-  // table in several processes can be cut under one number. Throws std::logic_error if another cut
-  // of the table is still to be written.
+  // table in several processes can be cut under one number.
   explicit Cut(Table& table, std::uint32_t least = 0);
   Cut(const Cut&) = delete;
   Cut& operator=(const Cut&) = delete;
@@ -64,9 +64,10 @@ class Cut {
   std::uint32_t version() const { return version_; }
   const CutStats& stats() const { return stats_; }
 
-  // Gives up the content, unless it is written by now; waits for a write that is under way. A cut
-  // that was written can still be committed.
+  // Gives up the content, unless it is written by now; a write that is under way stops and throws.
+  // A cut that was written can still be committed.
   void release();
+  bool is_released() const { return is_released_; }
 
  private:
   void let_go();
@@ -76,6 +77,7 @@ class Cut {
   std::uint32_t version_;
   std::uint64_t num_clears_;
   CutStats stats_;
+  std::atomic<bool> is_released_ = false;
   std::vector<std::size_t> num_tombstones_;  // by bucket
   std::mutex mutex_;                         // of what follows; taken before that of the table
   std::shared_ptr<CutContent> content_;
@@ -87,8 +89,8 @@ class Cut {
 
 // Writes the table as it was at the cut, once; other threads may change it meanwhile. Throws
 // WriteFault, and removes what it wrote; std::logic_error for a delta without a parent, or one
-// whose parent is no longer that of the table. Afterwards, and also after a failure, the cut is
-// released.
+// whose parent is no longer that of the table; std::runtime_error if the cut is released meanwhile.
+// Afterwards, and also after a failure, the cut is released.
 SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& target);
 
 // Makes what was written the parent of the next delta, and forgets the tombstones from before the

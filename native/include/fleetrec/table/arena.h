@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace fleetrec {
@@ -20,7 +22,8 @@ class Arena {
   // Safe to call from several threads; never moves what was handed out before.
   float* allocate(std::size_t num_floats);
 
-  // Touches the memory that is allocated next, so that its user waits for no page fault.
+  // Touches the next `num_bytes` to be allocated, as far as that has not happened, so that their
+  // user waits for no page fault. Another thread may allocate meanwhile.
   void prefault(std::size_t num_bytes);
 
   // Gives everything back; what was handed out is gone.
@@ -36,13 +39,18 @@ class Arena {
   struct Block {
     std::byte* first;
     std::size_t num_bytes;
+    std::size_t begin;    // where the first huge page begins
+    std::size_t touched;  // up to here by `prefault`
   };
 
   void add_block(std::size_t min_bytes);
+  Block map_block(std::size_t min_bytes);
+  std::span<std::byte> next_untouched(std::size_t num_bytes);
 
   std::mutex mutex_;
   std::vector<Block> blocks_;
-  std::size_t used_ = 0;  // of the last block
+  std::optional<Block> spare_;  // the block after the last, if it is touched already
+  std::size_t used_ = 0;        // of the last block
   std::size_t num_bytes_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -23,10 +24,35 @@ class CutContent {
  public:
   using ChangedCandidates = std::unordered_map<std::uint64_t, Candidate>;
 
+  // Where the next stretch of a bucket begins: first come rows of the table, then copies.
+  struct Position {
+    std::uint32_t row = 0;
+    std::uint32_t copy = 0;
+  };
+
+  // Memory for copies that a cut of a large table is made with, prepared without the mutex.
+  static constexpr std::size_t kPreparedBytes = std::size_t{1} << 24;
+
   // Of a table whose rows have versions up to `version` now, and higher ones when they change.
-  CutContent(std::span<const Bucket> buckets, const RowLayout& layout, std::uint32_t version);
+  // `older` are the cuts of the table that are still to be written.
+  CutContent(std::span<const Bucket> buckets, const RowLayout& layout, std::uint32_t version,
+             std::shared_ptr<CutContent> older = nullptr);
 
   std::uint32_t version() const { return version_; }
+  const std::shared_ptr<CutContent>& older() const { return older_; }
+
+  // Returns the newest content of a table without one of them.
+  static std::shared_ptr<CutContent> without(const std::shared_ptr<CutContent>& newest,
+                                             const CutContent& removed);
+
+  // Takes the memory that was prepared for copies.
+  void use_memory(Arena& prepared) { arena_.take_over(prepared); }
+
+  // Touches memory for the copies of the next step, so that the step does not wait for pages. To be
+  // called without the mutex.
+  void prepare_memory() {
+    if (is_large_) arena_.prefault(kPreparedBytes);
+  }
 
   // Before a row changes or goes. Without memory for the copy the cut is broken; the table is not.
   void keep_row(std::uint32_t bucket, Row row);
@@ -37,6 +63,9 @@ class CutContent {
   // Before a table forgets everything: what it held lives on here.
   void keep_all(std::vector<Bucket> buckets, Arena& arena);
 
+  // The number of rows in a stretch at most.
+  std::uint32_t stretch() const { return stretch_; }
+
   // Copies could not be made.
   bool is_broken() const { return is_broken_; }
 
@@ -44,21 +73,24 @@ class CutContent {
   void supersede() { is_superseded_ = true; }
   bool is_superseded() const { return is_superseded_; }
 
-  // Calls `visit(row)` for rows as they were at the cut, of a stretch of the bucket that begins
-  // with row number `first`. Returns where the next stretch begins; behind the last, nothing. The
-  // lock may be given away between stretches: a row then may come twice, with the same content.
+  // Calls `visit(row)` for rows as they were at the cut, of the stretch of the bucket that begins
+  // at `first`. Returns where the next stretch begins; behind the last, nothing. The lock may be
+  // given away between stretches: a row then may come twice, with the same content.
   template <typename Visit>
-  std::optional<std::uint32_t> each_row(std::uint32_t bucket, std::uint32_t first,
-                                        const Visit& visit) const {
+  std::optional<Position> each_row(std::uint32_t bucket, Position first, const Visit& visit) const {
     const Bucket& now = buckets_[bucket];
-    const std::uint32_t last = std::min(now.num_used, first + stretch_);
-    for (std::uint32_t number = first; number < last; ++number) {
-      const Row row = now.slab.find(number, stride_);
+    std::uint32_t num_left = stretch_;
+    Position next = first;
+    for (; next.row < now.num_used; ++next.row, --num_left) {
+      if (num_left == 0) return next;
+      const Row row = now.slab.find(next.row, stride_);
       if (row && is_unchanged(row)) visit(row);
     }
-    if (last < now.num_used) return last;
     const Kept& kept = kept_[bucket];
-    for (std::uint32_t i = 0; i < kept.num_rows; ++i) visit(kept.rows.at(i, stride_));
+    for (; next.copy < kept.num_rows; ++next.copy, --num_left) {
+      if (num_left == 0) return next;
+      visit(kept.row(next.copy, stride_));
+    }
     return std::nullopt;
   }
 
@@ -73,8 +105,16 @@ class CutContent {
                        ChangedCandidates& changed);
 
  private:
+  // Copies of a bucket. Their chunks do not grow, as those of a Slab do: the buckets fill evenly,
+  // so that all would need a larger chunk in the same step.
   struct Kept {
-    Slab rows;
+    static constexpr std::uint32_t kChunkRows = 32;
+
+    Row row(std::uint32_t number, std::size_t stride) const {
+      return Row(chunks[number / kChunkRows] + number % kChunkRows * stride);
+    }
+
+    std::vector<float*> chunks;
     std::uint32_t num_rows = 0;
     bool rows_are_dropped = false;
     bool candidates_are_dropped = false;
@@ -95,8 +135,15 @@ class CutContent {
   std::vector<Kept> kept_;
   std::atomic<bool> is_broken_ = false;
   bool is_superseded_ = false;
-  std::vector<Bucket> old_buckets_;  // of a table that was cleared
-  Arena old_arena_;
+  bool is_large_ = false;  // enough to prepare memory for copies
+  std::shared_ptr<CutContent> older_;
+
+  struct Cleared {
+    std::vector<Bucket> buckets;
+    Arena arena;
+  };
+  void keep_all(const std::shared_ptr<Cleared>& cleared);
+  std::shared_ptr<Cleared> cleared_;  // what the table held when it was cleared
 };
 
 }  // namespace fleetrec
