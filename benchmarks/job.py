@@ -45,9 +45,10 @@ def dnn_phase(
     batch_size: int,
     hidden: Sequence[int] = HIDDEN,
     group: Group | None = None,
+    num_ids: int = NUM_IDS,
 ) -> Phase:
     """Build rank/dnn as a training run does, in one process or as a member of a group."""
-    run = dnn_run(data_path, batch_size=batch_size, hidden=hidden)
+    run = dnn_run(data_path, batch_size=batch_size, hidden=hidden, num_ids=num_ids)
     return build_phase(run.phases[0], run, group or SoloGroup(torch.device("cpu")))
 
 
@@ -57,12 +58,13 @@ def dnn_run(
     batch_size: int,
     hidden: Sequence[int] = HIDDEN,
     cluster: ClusterOptions | None = None,
+    num_ids: int = NUM_IDS,
 ) -> RunOptions:
     """Return a training run of rank/dnn, in one process unless a cluster is given."""
     model_path = Path(fleetrec.models.__file__).parent / "rank" / "dnn" / "model.py"
     model = model_options(model_path).model_validate(
         {
-            "sparse_feature_number": NUM_IDS,
+            "sparse_feature_number": num_ids,
             "sparse_feature_dim": EMBEDDING_DIM,
             "fc_sizes": tuple(hidden),
         }

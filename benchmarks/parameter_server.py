@@ -20,6 +20,7 @@ from fleetrec.config.job import ClusterOptions, CommunicatorOptions
 from fleetrec.core.place import Place
 from fleetrec.parallel.worker_group import PsMode, WorkerGroup
 from fleetrec.server.client import ClientOptions
+from fleetrec.server.serve import SNAPSHOT_BYTES
 
 TARGET = 0.6
 DEADLINE_S = 60.0
@@ -68,7 +69,7 @@ def measure(
         servers: dict[str, Server] = {}
         for name, (mode, pull_ahead) in modes.items():
             servers[name] = stack.enter_context(serving(state / name))
-            group = _worker_group(servers[name], mode, pull_ahead=pull_ahead)
+            group = worker_group(servers[name], mode, pull_ahead=pull_ahead)
             stack.callback(group.close, finished=False)
             phases[name] = dnn_phase(folder, batch_size=batch_size, hidden=hidden, group=group)
         speeds: dict[str, list[float]] = {name: [] for name in phases}
@@ -103,11 +104,12 @@ def measure(
 
 
 @contextlib.contextmanager
-def serving(directory: Path) -> Iterator[Server]:
+def serving(directory: Path, *, snapshot_bytes: int = SNAPSHOT_BYTES) -> Iterator[Server]:
     """Run a server; gives it when it answers."""
     endpoint, metrics_port = f"127.0.0.1:{_free_port()}", _free_port()
     told = ["--index", "0", "--num-servers", "1", "--num-workers", "1", "--endpoint", endpoint]
     more = ["--directory", str(directory), "--metrics-port", str(metrics_port)]
+    more += ["--snapshot-bytes", str(snapshot_bytes)]
     command = [sys.executable, "-m", "fleetrec.server", *told, *more]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         server = Server(endpoint=endpoint, metrics_port=metrics_port)
@@ -118,7 +120,8 @@ def serving(directory: Path) -> Iterator[Server]:
             process.terminate()
 
 
-def _worker_group(server: Server, mode: PsMode, *, pull_ahead: bool) -> WorkerGroup:
+def worker_group(server: Server, mode: PsMode, *, pull_ahead: bool) -> WorkerGroup:
+    """Return the only worker of a server."""
     return WorkerGroup(
         Place(server_endpoints=(server.endpoint,)),
         ClusterOptions(strategy=mode, communicator=CommunicatorOptions(pull_ahead=pull_ahead)),

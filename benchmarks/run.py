@@ -15,7 +15,17 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import end_to_end, exchange, parameter_server, readers, saving, slot_text, store
+from benchmarks import (
+    criteo_like,
+    end_to_end,
+    exchange,
+    parameter_server,
+    readers,
+    saving,
+    saving_served,
+    slot_text,
+    store,
+)
 from benchmarks.criteo_like import cached_parts
 from benchmarks.figure import Figure
 from fleetrec._native import keep_freed_memory
@@ -43,6 +53,9 @@ BENCHMARKS: dict[str, Measure] = {
     ),
     "saving": lambda _, asked: saving.measure(
         batch_size=asked.batch_size, num_rounds=asked.rounds, num_ids=asked.ids
+    ),
+    "saving_served": lambda parts, asked: saving_served.measure(
+        parts, batch_size=asked.batch_size, num_ids=max(asked.ids, criteo_like.NUM_IDS)
     ),
     "exchange": lambda parts, asked: exchange.measure(parts[0], batch_size=asked.batch_size),
 }

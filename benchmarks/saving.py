@@ -51,9 +51,9 @@ def measure(*, batch_size: int, num_rounds: int, num_ids: int) -> list[Figure]:
             stepper.step(number)  # to warm up
         with tempfile.TemporaryDirectory() as folder:
             found = [_longest(stepper, Path(folder, str(r)), "base") for r in range(num_rounds)]
-            figures.append(_figure(f"saving: {name}, base", found))
+            figures.append(saving_figure(f"saving: {name}, base", found))
             found = [_longest(stepper, Path(folder, f"+{r}"), "delta") for r in range(num_rounds)]
-            figures.append(_figure(f"saving: {name}, delta", found))
+            figures.append(saving_figure(f"saving: {name}, delta", found))
         del stepper
     return figures
 
@@ -130,7 +130,8 @@ def _seconds(stepper: Stepper, number: int) -> float:
     return time.perf_counter() - begin
 
 
-def _figure(name: str, found: Sequence[tuple[float, float]]) -> Figure:
+def saving_figure(name: str, found: Sequence[tuple[float, float]]) -> Figure:
+    """Return the figure of rounds, each a median step before a write and the longest during it."""
     return Figure(
         name=f"{name}: median over longest step",
         values=[1e3 * longest for _, longest in found],

@@ -16,6 +16,7 @@ from benchmarks import (
     readers,
     run,
     saving,
+    saving_served,
     served_steps,
     slot_text,
     store,
@@ -140,6 +141,20 @@ def test_steps_beside_a_write_are_measured():
     figures = saving.measure(batch_size=16, num_rounds=1, num_ids=2600)
     assert [figure.name.partition(": median")[0] for figure in figures] == [
         f"saving: {who}, {kind}" for who in ("trainer", "server") for kind in ("base", "delta")
+    ]
+    assert all(figure.value > 0 and figure.ratio > 0 for figure in figures)
+
+
+def test_steps_of_a_worker_beside_writes_of_its_server_are_measured(parts, monkeypatch):
+    monkeypatch.setattr(served_steps, "WARM_BYTES", 1 << 20)
+    num_ids = criteo_like.NUM_IDS
+    monkeypatch.setattr(saving_served, "_every_id", lambda _: parts[0].read_text())
+    monkeypatch.setattr(saving_served, "SNAPSHOT_BYTES_PER_ROW", 0.1)
+    figures = saving_served.measure(parts, batch_size=32, num_ids=num_ids, hidden=(8,))
+    assert [figure.name.partition(": median")[0] for figure in figures] == [
+        f"saving: 1 + 1, {mode}, {kind}"
+        for mode in ("sync", "async")
+        for kind in ("own snapshot", "base", "delta")
     ]
     assert all(figure.value > 0 and figure.ratio > 0 for figure in figures)
 
