@@ -108,7 +108,7 @@ class DurableState:
         self._publish(snapshot, state, number=self._start_segment())
 
     def start_snapshot(self, snapshot: Snapshot, state: dict[str, Any]) -> None:
-        """The same in the background: records go on to a new segment at once.
+        """The same in the background: records are appended to a new segment at once.
 
         If the snapshot cannot be written, a warning is logged and the older journal stays.
         """

@@ -134,7 +134,7 @@ class ShardSnapshot:
     dense: Mapping[str, Tensor]
 
     def write(self, directory: Path) -> None:
-        """Write everything into a new folder; steps may go on meanwhile."""
+        """Write everything into a new folder; steps may continue meanwhile."""
         for name, cut in self.tables.items():
             folder = directory / TABLES / name
             folder.mkdir(parents=True)
