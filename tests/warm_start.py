@@ -11,6 +11,7 @@ import atexit
 import ctypes
 import dataclasses
 import functools
+import gc
 import importlib
 import inspect
 import io
@@ -126,6 +127,17 @@ def _request(call: dict) -> Request | None:
 
 def _is_supported(word: str) -> bool:
     return word == "-m" or not word.startswith("-")  # a program for -c is small
+
+
+def keep_onnx_registry() -> None:
+    """Let torch's exporter list its functions once in a process, not for every export."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    listed = functools.cache(ONNXRegistry.from_torchlib.__func__)
+    ONNXRegistry.from_torchlib = classmethod(
+        lambda cls, *given, **named: listed(cls, *given, **named)
+    )
+    ONNXRegistry.from_torchlib()
 
 
 # --- in the process that asks ----------------------------------------------------------------
@@ -358,6 +370,9 @@ def main() -> None:
     _fresh.path = sys.path[1:]  # without the folder of this file
     for name in PRELOADED:
         importlib.import_module(name)
+    keep_onnx_registry()
+    gc.collect()
+    gc.freeze()  # a fork that collects garbage would copy every page
     assert not _other_threads(), "an import has started a thread, which forks would not have"
     serve(socket.socket(fileno=int(sys.argv[1])))
 

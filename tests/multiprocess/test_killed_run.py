@@ -12,6 +12,7 @@ from making import run, tensors_of
 from multiprocess.training_child import CONFIG, prepare, train
 
 DEADLINE_S = 90.0
+PRELOADED = ("fleetrec.cli.process", "torch._dynamo")  # what a training imports late
 NUM_KEPT = 12  # of the newest checkpoints: more than a chain is long
 
 
@@ -59,7 +60,7 @@ def check_rounds(tmp_path, monkeypatch, num_rounds):
     folder.mkdir()
     prepare(folder)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["multiprocess.training_child"])
+    context.set_forkserver_preload(["multiprocess.training_child", *PRELOADED])
     last_step, num_left = (0, 0), 0
     for _ in range(num_rounds):
         run_and_kill(context, folder, rng.uniform(0, 0.06))

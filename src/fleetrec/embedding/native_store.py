@@ -210,10 +210,10 @@ class TableCut:
 
     The cut itself copies nothing, and training may continue at once, also while another thread
     writes: a row is copied before it first changes. ``num_threads`` of a write is how many files
-        are written at a time. 1 leaves the other cores to training; None takes them all.
+    are written at a time. 1 leaves the other cores to training; None takes them all.
 
-    Without the commit, the next snapshot contains all changes of this one. A store has at most one
-    unwritten cut; close it if it is not going to be written.
+    Without the commit, the next snapshot contains all changes of this one. Close a cut that is not
+    going to be written: it copies rows until then.
     """
 
     def __init__(self, store: NativeStore, *, least: int) -> None:

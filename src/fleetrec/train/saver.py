@@ -18,7 +18,7 @@ from fleetrec.checkpoint.tables import TABLES
 from fleetrec.checkpoint.tensors import encode_tensors
 from fleetrec.config.job import RunOptions
 from fleetrec.core import storage
-from fleetrec.core.errors import LostRankError
+from fleetrec.core.errors import FleetRecError, LostRankError
 from fleetrec.core.progress import Progress
 from fleetrec.embedding.record import TableRecord
 from fleetrec.export.inference import InferenceModel
@@ -175,7 +175,8 @@ class Saver:
             return
         _thread_of(writing).join(timeout_s)
         error = writing.error
-        if error is not None and not isinstance(error, LostRankError):
+        is_own = isinstance(error, FleetRecError | OSError) and not isinstance(error, LostRankError)
+        if error is not None and is_own:  # others follow from the loss of the group
             raise error
 
     def close(self) -> None:

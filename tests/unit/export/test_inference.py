@@ -86,7 +86,7 @@ def test_a_model_of_further_sides_is_refused_with_the_side():
 
 def test_a_model_that_cannot_be_traced_is_refused_in_one_line():
     with pytest.raises(ModelError, match="cannot be exported for save_inference_path: ") as caught:
-        plan(Untraceable())
+        plan(Untraceable()).check_exportable()
     assert "\n" not in str(caught.value)
 
 

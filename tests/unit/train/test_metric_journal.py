@@ -154,6 +154,7 @@ def test_metrics_about_fewer_samples_are_announced(tmp_path, start, caplog):
 def test_a_full_disk_does_not_stop_the_training(tmp_path, start, monkeypatch, caplog, unbroken):
     path = tmp_path / "journal"
     worker = start(path).make_steps(BEGIN.step + 2)
+    stream = worker.journal._stream
 
     class Full:
         def tell(self):
@@ -163,7 +164,7 @@ def test_a_full_disk_does_not_stop_the_training(tmp_path, start, monkeypatch, ca
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         def close(self):
-            pass
+            stream.close()
 
     monkeypatch.setattr(worker.journal, "_stream", Full())
     check_equal(worker.make_steps(BEGIN.step + NUM_STEPS).values(), unbroken)
