@@ -31,12 +31,12 @@ train: setup  ## Train the built-in click model and show its AUC
 
 test: setup  ## Run all tests
 	@echo "== tests"
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not slow"
 
 FAST := tests/test_architecture.py tests/unit tests/contract tests/property tests/golden
 test-fast: setup  ## Run the tests that start no process
 	@echo "== fast tests"
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not multiprocess" -k "not promised_auc" $(FAST)
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not slow and not multiprocess" -k "not promised_auc" $(FAST)
 
 # S3 needs many packages; only tests of it do.
 $(VENV)/.s3: $(VENV)/.deps

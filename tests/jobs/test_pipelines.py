@@ -50,7 +50,7 @@ def same_weights(one, other):
 
 # A model does not know the format of its data: every model with one, and both with some models.
 each_model = pytest.mark.parametrize(
-    ("model", "kind"), zip(sorted(MODELS), itertools.cycle(["csv", "parquet"]), strict=False)
+    ("model", "kind"), list(zip(sorted(MODELS), itertools.cycle(["csv", "parquet"]), strict=False))
 )
 
 

@@ -49,10 +49,10 @@ def test_the_supervisor_of_a_program_loads_nothing_heavy(tmp_path):
     assert {path.name for path in tmp_path.glob("[01]")} == {"0", "1"}
 
 
-@pytest.mark.parametrize("fleet_mode", ["ps", "collective"])
-def test_the_supervisor_of_a_runner_loads_no_torch(tmp_path, fleet_mode):
+@pytest.mark.parametrize(("fleet_mode", "worker_num"), [("ps", 1), ("collective", 2)])
+def test_the_supervisor_of_a_runner_loads_no_torch(tmp_path, fleet_mode, worker_num):
     data = make_data(tmp_path / "data", num_samples=64, num_files=2)
-    runner = {"class": "local_cluster_train", "fleet_mode": fleet_mode, "worker_num": 2}
+    runner = {"class": "local_cluster_train", "fleet_mode": fleet_mode, "worker_num": worker_num}
     job = make_job(data, batch_size=16, **runner)
     write_job(job, tmp_path / "config.yaml")
     loaded = modules_of_supervisor(tmp_path, "run", "-m", "config.yaml")
