@@ -79,3 +79,10 @@ def assert_close(ours, theirs, *, atol):
     assert mine.keys() == others.keys()
     for name, value in mine.items():
         np.testing.assert_allclose(value, others[name], rtol=0, atol=atol, err_msg=name)
+
+
+def share_beyond(ours, theirs, *, atol):
+    """Return the share of the numbers of two checkpoints that differ by more."""
+    mine, others = numbers_of(ours), numbers_of(theirs)
+    far = [np.abs(value.astype(np.float64) - others[name]) > atol for name, value in mine.items()]
+    return sum(map(np.sum, far)) / sum(map(np.size, far))
