@@ -25,7 +25,7 @@ MODELS = {"rank/dnn": 2, "rank/deepfm": 3, "rank/din": 2, "multitask/mmoe": 5}
 GROWING = "hyper_parameters.distributed_embedding=1"
 # At the rates of the zoo, wide networks make 1e-3 of one rounding within 200 steps, also alone.
 CALM = ["hyper_parameters.optimizer.class=SGD", "hyper_parameters.optimizer.learning_rate=0.02"]
-RUNNER = "runner.single_cpu_train"
+RUNNERS = {"rank/dnn": "runner.single_cpu_train"}
 # A ReLU whose input is as near to 0 as a rounding makes 1e-5 of it at once, in few weights. One of
 # the millions of inputs of a run is so with one seed of three.
 MAX_FAR = 1e-3
@@ -98,9 +98,9 @@ def zoo_jobs(folder, name):
     found = {}
     for model, epoch in MODELS.items():
         for placement in ("replicated", "sharded"):
-            epochs = [
-                f"{RUNNER}.{key}={epoch + 1}" for key in ("epochs", "save_checkpoint_interval")
-            ]
+            runner = RUNNERS.get(model, "runner.train_runner")
+            keys = ("epochs", "save_checkpoint_interval")
+            epochs = [f"{runner}.{key}={epoch + 1}" for key in keys]
             overrides = [*CALM, *epochs]
             job = {"path": model, "cluster": {"placement": placement}, "overrides": overrides}
             checkpoint = f"increment_{model.rpartition('/')[2]}/{epoch}"

@@ -16,7 +16,7 @@ runner:
     epochs: many
     clas: train
   - phases: []
-    class: trian
+    class: trainr
 """
 
 
@@ -61,7 +61,7 @@ def test_problems_come_in_the_order_of_their_lines_with_names_in_their_paths(doc
         "got 'many'",
         "runner.train.clas: unknown key; did you mean 'class'?",
         "runner[1].phases: expected at least 1 entry, got []",
-        "runner[1].class: expected 'train' or 'infer', got 'trian'; did you mean 'train'?",
+        "runner[1].class: expected 'train' or 'infer', got 'trainr'; did you mean 'train'?",
     ]
     assert any(one.endswith("runner[1].name: required, but missing") for one in found)
     lines = [int(one.split(":")[0]) for one in found]
