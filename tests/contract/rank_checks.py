@@ -5,6 +5,8 @@ usage: python -m contract.rank_checks FOLDER
 
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +132,34 @@ class Checks:
         member = self.member()
         self.train(member, 6, look=save)
         return self.digest(member)
+
+    def exporting_while_saving(self):
+        """Gather rows in the main thread; the thread of the chief saves before, others after."""
+        member = self.member()
+        self.train(member, 3)
+        before = member.state.export_rows()
+        cut = member.state.cut(parent=None)
+        target = self.folder / "exporting"
+        is_exported = threading.Event()
+
+        def save():
+            if not self.comm.is_chief:
+                is_exported.wait()
+            cut.write(str(target))
+            cut.finish(published=True)
+
+        thread = threading.Thread(target=save)
+        thread.start()
+        while self.comm.is_chief and not list(target.rglob("*.snap")):
+            time.sleep(0.01)  # its files are there: it gathers next
+        after = member.state.export_rows()
+        is_exported.set()
+        thread.join()
+        return all(
+            torch.equal(value, after[name][column])
+            for name, table in before.items()
+            for column, value in table.items()
+        )
 
     def prefetching(self):
         member = self.member(ahead=True)

@@ -33,6 +33,10 @@ def test_gathers_come_in_rank_order_and_broadcasts_from_the_chief(found):
         }
 
 
+def test_rows_are_gathered_while_another_thread_saves(found):
+    assert found["exporting_while_saving"] == [True] * NUM_RANKS
+
+
 @pytest.mark.parametrize("check", ["evaluating", "saving", "prefetching"])
 def test_evaluating_saving_and_prefetching_change_nothing(found, check):
     assert found[check][0] == found["plain"][0]

@@ -34,7 +34,11 @@ class Holders(Protocol):
         ...
 
     def gather_to_chief(self, content: bytes) -> list[bytes]:
-        """Return the contents of all processes on the chief; callable by a thread that saves."""
+        """Return the contents of all processes on the chief."""
+        ...
+
+    def gather_saved(self, content: bytes) -> list[bytes]:
+        """The same for a thread that saves, while the main thread may gather, too."""
         ...
 
     def broadcast_saved(self, content: bytes) -> bytes:
@@ -52,6 +56,10 @@ class OneHolder:
         return [content]
 
     def gather_to_chief(self, content: bytes) -> list[bytes]:
+        """Return the content of this process."""
+        return [content]
+
+    def gather_saved(self, content: bytes) -> list[bytes]:
         """Return the content of this process."""
         return [content]
 
@@ -93,7 +101,7 @@ class HeldCut:
             }
         except (OSError, FleetRecError) as error:
             answer["error"] = str(error)
-        found = self._holders.gather_to_chief(json.dumps(answer).encode())
+        found = self._holders.gather_saved(json.dumps(answer).encode())
         if not self._holders.is_chief:
             return {}
         answers = [json.loads(one) for one in found]
@@ -116,7 +124,7 @@ class HeldCut:
         self._cuts = {}
         if decided["error"]:
             with contextlib.suppress(LostRankError):  # the chief may have ended by now
-                self._holders.gather_to_chief(b"")
+                self._holders.gather_saved(b"")
             if not self._holders.is_chief:
                 raise CheckpointError(str(decided["error"]))
         return bool(decided["published"])

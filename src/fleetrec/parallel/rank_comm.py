@@ -42,8 +42,8 @@ class RankComm:
 
     Tensors use the backend of the device; control messages use gloo. A rank that does not answer
     within ``timeout_s`` is named in the error of all others; ``wait=True`` allows much longer, for
-    peers that wait while one rank writes or exports. ``gather_to_chief`` and ``broadcast_saved``
-    have a channel of their own: they may be called by a thread that saves while another one trains.
+    peers that wait while one rank writes or exports. ``gather_saved`` and ``broadcast_saved`` have
+    their own channel: they may be called by a thread that saves while another one trains.
     """
 
     def __init__(self, place: Place, *, device: torch.device, timeout_s: float) -> None:
@@ -122,8 +122,11 @@ class RankComm:
 
     def gather_to_chief(self, content: bytes) -> list[bytes]:
         """Return the contents of all ranks on the chief, and empty ones elsewhere."""
-        wanted = [rank == CHIEF for rank in range(self.size)]
-        return self._gather(content, wanted, group=self._save_group)
+        return self._gather(content, self._only_chief(), group=self._patient_group)
+
+    def gather_saved(self, content: bytes) -> list[bytes]:
+        """The same, by the thread that saves."""
+        return self._gather(content, self._only_chief(), group=self._save_group)
 
     def broadcast_saved(self, content: bytes) -> bytes:
         """Return the content of the chief, however long it takes to write files."""
@@ -135,6 +138,9 @@ class RankComm:
             with self.naming_lost_ranks("end"):
                 distributed.barrier(group=self._cpu_group)
             distributed.destroy_process_group()
+
+    def _only_chief(self) -> list[bool]:
+        return [rank == CHIEF for rank in range(self.size)]
 
     def _gather(self, content: bytes, wanted: Sequence[bool], *, group: Any) -> list[bytes]:
         mine = np.frombuffer(content, np.uint8)
