@@ -44,6 +44,9 @@ class Recorder:
         del what, epoch
         self.saved_urls.append(url)
 
+    def waiting(self, what: str, seconds: float) -> None:
+        """Do nothing."""
+
     def evaluations(self) -> dict[str, float]:
         """AUC by name of the evaluation."""
         return {done.epoch: done.metrics["AUC"] for done in self.passes if done.phase == "eval"}

@@ -25,7 +25,7 @@ from fleetrec.train.checkpoints import (
     url_of,
 )
 from fleetrec.train.evaluate import write_result
-from fleetrec.train.events import Interval, PassDone, StepInfo
+from fleetrec.train.events import Interval, PassDone, QuietObserver, StepInfo
 from fleetrec.train.run_folder import RunFolder, run_folder_of
 
 logger = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def _checkpoint(run: RunOptions, run_folder: Path, given: str | None) -> str:
     return max(found, key=lambda url: progress_in(open_checkpoint(url)).step)
 
 
-class MetricsObserver:
+class MetricsObserver(QuietObserver):
     """Collects the metrics of an evaluation."""
 
     def __init__(self) -> None:

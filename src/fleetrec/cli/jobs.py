@@ -22,6 +22,7 @@ from fleetrec.core.exit import exit_now
 from fleetrec.core.place import Place
 from fleetrec.launch.job_spec import JobSpec
 from fleetrec.launch.placement import assign_replicas
+from fleetrec.train.pass_log import PassLog
 from fleetrec.train.run_folder import RunFolder, run_folder_of
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,8 @@ class JobStart:
 
     def child_command(self, run: RunOptions) -> tuple[str, ...]:
         """Return the command of a process that takes part in one run."""
-        resume = (run.resume.flag,) if self.resume and run.kind == "train" else ()
+        is_resumed = self.resume and run.kind == "train" and run.online is None
+        resume = (run.resume.flag,) if is_resumed else ()
         return (*self.command, "--only", run.name, *resume)
 
     def folder(self, job: Job, run: RunOptions) -> RunFolder:
@@ -72,10 +74,11 @@ def run_job(request: JobRequest, start: JobStart) -> None:
                 logger.warning("%s", notice)
         for index, run in enumerate(job.runs):
             folder = start.folder(job, run)
+            resume = start.resume or has_begun(run)  # an online run always continues
             if is_supervised_here(run, place):
                 spec = job_spec(run, folder, start.child_command(run))
                 log_dir = start.log_dir or (LOGS if job.folder is None else folder.path / LOGS)
-                run_cluster(run, spec, folder, resume=start.resume, log_dir=log_dir)
+                run_cluster(run, spec, folder, resume=resume, log_dir=log_dir)
                 continue
             own = place_in_run(run, place)
             if own is None:
@@ -84,7 +87,7 @@ def run_job(request: JobRequest, start: JobStart) -> None:
             from fleetrec.cli.process import run_process  # loads torch: not for a supervisor
 
             loaded = load().runs[index] if is_light else run
-            run_process(loaded, own, folder=folder, resume=start.resume)
+            run_process(loaded, own, folder=folder, resume=resume)
     if not _is_alone(place):
         exit_now(0)  # a launcher waits for the end of this process
 
@@ -178,6 +181,11 @@ def _check_place(run: RunOptions, place: Place, where: str) -> None:
 def is_collective(run: RunOptions) -> bool:
     """Return whether the workers of a run are ranks that make every step together."""
     return run.cluster.fleet_mode == "collective"
+
+
+def has_begun(run: RunOptions) -> bool:
+    """Return whether an online run has begun a pass before; it continues there."""
+    return run.online is not None and PassLog(run.online.save_path).has_any()
 
 
 def is_supervised_here(run: RunOptions, place: Place | None) -> bool:

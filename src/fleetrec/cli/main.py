@@ -85,6 +85,26 @@ def run(
 
 
 @app.command()
+def online(
+    *,
+    model: Annotated[str, typer.Option("-m", "--model", help=JOB_HELP)],
+    override: Overrides = None,
+    log_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder for run folders and logs of processes; by default logs."),
+    ] = None,
+) -> None:
+    """Train on data as it arrives, pass after pass; continues where the last run stopped.
+
+    Example: fleetrec online -m online_learning/ctr_dnn
+    """
+    from fleetrec.cli.online import online_command
+    from fleetrec.cli.run import RunRequest
+
+    online_command(RunRequest(model=model, overrides=override or (), log_dir=log_dir))
+
+
+@app.command()
 def check(
     job: Annotated[str | None, typer.Argument(help=JOB_HELP)] = None,
     *,

@@ -3,7 +3,7 @@
 import logging
 
 from fleetrec.config.job import RunOptions
-from fleetrec.train.events import Interval, Observer, PassDone, StepInfo
+from fleetrec.train.events import Interval, Observer, PassDone, QuietObserver, StepInfo
 from fleetrec.train.observers import LogObserver, StepLogObserver
 from fleetrec.train.run_folder import RunFolder
 
@@ -17,7 +17,7 @@ def log_observer(run: RunOptions) -> Observer:
     return LogObserver(num_phases=len(run.phases))
 
 
-class OutputsObserver:
+class OutputsObserver(QuietObserver):
     """Remembers the newest checkpoint, inference model, ... that a run has published."""
 
     def __init__(self) -> None:

@@ -5,10 +5,10 @@ from typing import Self
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fleetrec.cli.logs import shared_console
-from fleetrec.train.events import Interval, PassDone, StepInfo
+from fleetrec.train.events import Interval, PassDone, QuietObserver, StepInfo
 
 
-class ProgressObserver:
+class ProgressObserver(QuietObserver):
     """Shows how far the run is, its rate, and the last metrics."""
 
     def __init__(self, title: str) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from fleetrec.config.features import ColumnOptions, FeatureOptions, IdRule
+from fleetrec.config.online import OnlineOptions
 from fleetrec.config.options import Options, Url, to_text
 from fleetrec.config.rules import InferenceOptions, ResumeOptions, Rule, WarmStartOptions
 from fleetrec.config.schedules import ScheduleOptions
@@ -218,7 +219,8 @@ class RunOptions(Options):
     """One entry of ``mode``: a training or an inference.
 
     A training ends after ``num_epochs`` (None: never) or ``num_steps``, whichever comes first. One
-    checkpoint in ``checkpoint_base_interval`` holds whole tables, the others what has changed.
+    checkpoint in ``checkpoint_base_interval`` holds whole tables, the others what has changed. With
+    ``online`` it makes passes over data that arrives, instead of epochs.
     """
 
     name: str
@@ -241,6 +243,7 @@ class RunOptions(Options):
     show_costs: bool = False
     evaluation: EvaluationOptions | None = None
     summary_interval: int | None = Field(default=None, gt=0)
+    online: OnlineOptions | None = None
 
 
 class Job(Options):

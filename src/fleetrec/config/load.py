@@ -19,6 +19,7 @@ from fleetrec.config.pipeline_dialect.edit import Edit
 from fleetrec.config.processes import Processes
 from fleetrec.config.yaml_dialect.decode import ModelOptionsOf, decode
 from fleetrec.config.yaml_dialect.locate import locate_job
+from fleetrec.config.yaml_dialect.online import ONLINE_CLASSES
 from fleetrec.config.yaml_dialect.override import override
 from fleetrec.core.errors import ConfigError
 
@@ -105,7 +106,41 @@ def probably_starts_processes(request: JobRequest) -> bool:
 
 def _is_several(runner: Mapping[str, Any]) -> bool:
     has_gpus = runner.get("device") == "gpu" and len(str(runner.get("selected_gpus"))) > 1
+    if runner.get("class") in ONLINE_CLASSES:
+        return has_gpus or any(key in runner for key in ("worker_num", "server_num", "fleet_mode"))
     return has_gpus or str(runner.get("class")).startswith("local_cluster")
+
+
+def online_mode(request: JobRequest) -> list[str]:
+    """Return the overrides that select the online runners of a job.
+
+    Those are the ones of ``mode``, or, if it names none, the only one of the file.
+    """
+    path = locate_job(request.source).path
+    if dialect_of(path) == "pipeline":
+        return []
+    document = override(read_document(path), request.overrides)
+    online = [str(one.get("name")) for one in _runners(document) if _is_online(one)]
+    chosen = [name for name in _mode(document) if name in online]
+    if not online:
+        raise ConfigError(
+            [
+                f"{path}: no runner trains online; expected class: online_train, or train_data_dir "
+                "in a runner that trains"
+            ]
+        )
+    if not chosen and len(online) > 1:
+        raise ConfigError(
+            [
+                f"{path}: several runners train online: {', '.join(online)}; name one of them with "
+                "-o mode=NAME"
+            ]
+        )
+    return [f"mode=[{', '.join(chosen or online)}]"]
+
+
+def _is_online(runner: Mapping[str, Any]) -> bool:
+    return runner.get("class") in ONLINE_CLASSES or bool(runner.get("train_data_dir"))
 
 
 def without_model_classes(job: Job) -> Job:

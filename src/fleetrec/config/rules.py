@@ -7,7 +7,16 @@ from pydantic import Field
 from fleetrec.config.options import Options, Url
 
 RuleWhen = Literal[
-    "begin", "passes", "steps", "pass_steps", "seconds", "event_minutes", "stop", "end"
+    "begin",
+    "passes",
+    "day_passes",
+    "days",
+    "steps",
+    "pass_steps",
+    "seconds",
+    "event_minutes",
+    "stop",
+    "end",
 ]
 RuleAction = Literal["checkpoint", "delta", "inference", "evaluate", "early_stop"]
 
@@ -19,6 +28,7 @@ class Rule(Options):
 
     - ``begin``: before the first step of a new run;
     - ``passes``, ``steps``: after every n-th pass, after every n-th step of the run;
+    - ``day_passes``, ``days``: after every n-th pass of a day but the last, and after the last;
     - ``pass_steps``: after the first step of a phase in a pass, and every n-th after that;
     - ``seconds``, ``event_minutes``: when n seconds, or n minutes of event time, have passed;
     - ``stop``, ``end``: when the run was interrupted, and after its last step.
@@ -32,8 +42,9 @@ class Rule(Options):
     - ``early_stop``: end the run if ``metric`` has not improved in ``patience`` evaluations.
 
     ``path`` is a URL in which ``{pass}``, ``{batch}``, ``{step}`` and ``{folder}``, the folder of
-    the run, are replaced. So is ``name``, by which an evaluation is reported. Of the checkpoints
-    of a rule the newest ``keep`` stay; 0: all.
+    the run, are replaced, and for runs that follow days ``{day}``, ``{next_day}`` and ``{number}``,
+    that of the pass in its day. So is ``name``, by which an evaluation is reported. Of the
+    checkpoints of a rule the newest ``keep`` stay; 0: all.
     """
 
     when: RuleWhen
@@ -51,13 +62,15 @@ class ResumeOptions(Options):
     """Where a run looks for the checkpoint from which it resumes.
 
     Without ``prefix`` the checkpoints of the same run id count, else all that are called
-    ``<prefix><step>``. ``if_changed`` says what happens if data or options are not those of the
-    checkpoint: the run is refused, or it keeps the weights and starts from the beginning of the
-    data. ``flag`` is the option of the command line, for messages.
+    ``<prefix><step>``. With the layout ``days`` all checkpoints ``<day>/<name>`` count.
+    ``if_changed`` says what happens if data or options are not those of the checkpoint: the run is
+    refused, or it keeps the weights and starts from the beginning of the data. ``flag`` is the
+    option of the command line, for messages.
     """
 
     folders: tuple[str, ...] = ("{folder}/checkpoints",)
     prefix: str | None = None
+    layout: Literal["folder", "days"] = "folder"
     if_changed: Literal["refuse", "restart_data"] = "refuse"
     flag: str = "--resume"
 

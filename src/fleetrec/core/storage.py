@@ -169,6 +169,21 @@ def size_of(url: str) -> int:
         return int(system.size(path) or 0)
 
 
+def modified_at(url: str) -> float | None:
+    """Return when a file was last written, in seconds since 1970; None if that is not known."""
+    if is_local(url):
+        try:
+            return local_path(url).stat().st_mtime
+        except OSError:
+            return None
+    with storage_errors(url, doing="read"):
+        system, path = file_system(url)
+        try:
+            return float(system.modified(path).timestamp())
+        except (NotImplementedError, FileNotFoundError, AttributeError):
+            return None
+
+
 def open_read(url: str, **options: Any) -> BinaryIO:
     """Open a file for reading; ``options`` are those of fsspec, for files at URLs."""
     if is_local(url):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fleetrec.core import storage
-from fleetrec.core.errors import DataError
+from fleetrec.core.errors import DataError, MissingFileError
 from fleetrec.core.remote_files import file_system
 
 T = TypeVar("T")
@@ -43,6 +43,17 @@ class DataFile:
     def is_remote(self) -> bool:
         """Return whether the path is a URL."""
         return not storage.is_local(self.path)
+
+    def current_bytes(self) -> int | None:
+        """Return the size that the file has now; None if it is gone."""
+        try:
+            return storage.size_of(self.path)
+        except MissingFileError:
+            return None
+
+    def modified_at(self) -> float | None:
+        """Return when the file was last written, in seconds since 1970; None if not known."""
+        return storage.modified_at(self.path)
 
     def open(self, *, in_order: bool = True) -> BinaryIO:
         """Open the bytes as they are stored.
@@ -80,12 +91,14 @@ def list_files(data_path: str) -> tuple[DataFile, ...]:
     if path.is_file():
         return (_data_file(path, path.parent),)
     if path.is_dir():
-        found = [p for p in path.rglob("*") if p.is_file() and _counts(p.relative_to(path).parts)]
+        found = [
+            p for p in path.rglob("*") if p.is_file() and counts_as_data(p.relative_to(path).parts)
+        ]
         root = path
     else:
         root = _fixed_part(path)
         matches = list(root.glob(str(path.relative_to(root))))
-        found = [p for p in matches if p.is_file() and _counts(p.relative_to(root).parts)]
+        found = [p for p in matches if p.is_file() and counts_as_data(p.relative_to(root).parts)]
         if not matches:
             raise DataError(f"{path}: no such file or folder")
     if not found:
@@ -105,6 +118,15 @@ def fingerprint(files: Sequence[DataFile]) -> str:
     return hashlib.sha256(listing.encode()).hexdigest()
 
 
+def files_below(url: str) -> tuple[DataFile, ...]:
+    """Return the files below a folder that may not be there yet, sorted by name."""
+    return tuple(
+        DataFile(path=storage.join(url, name), name=name, num_bytes=num_bytes)
+        for name, num_bytes in storage.sizes_below(url).items()
+        if counts_as_data(PurePosixPath(name).parts)
+    )
+
+
 def _remote_files(url: str) -> tuple[DataFile, ...]:
     with storage_errors(url, doing="listed"):
         system, path = file_system(url)
@@ -114,7 +136,7 @@ def _remote_files(url: str) -> tuple[DataFile, ...]:
     files = []
     for name, details in sorted(found.items()):
         inner = _below(PurePosixPath(name), root)
-        if details.get("type") == "file" and _counts(PurePosixPath(inner).parts):
+        if details.get("type") == "file" and counts_as_data(PurePosixPath(inner).parts):
             whole = system.unstrip_protocol(name)
             files.append(DataFile(path=whole, name=inner, num_bytes=int(details["size"] or 0)))
     if not files:
@@ -136,7 +158,8 @@ def _fixed_part(pattern: Path) -> Path:
     return fixed
 
 
-def _counts(parts: Sequence[str]) -> bool:
+def counts_as_data(parts: Sequence[str]) -> bool:
+    """Return whether a file is data by its path: not hidden, and no marker."""
     return parts[-1] not in MARKERS and not any(part.startswith(".") for part in parts)
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TextIO
 
 from fleetrec.core.errors import ConfigError
-from fleetrec.train.events import Interval, PassDone, StepInfo
+from fleetrec.train.events import Interval, PassDone, QuietObserver
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,15 +19,12 @@ class FetchOptions:
     shows_costs: bool = False
 
 
-class FetchObserver:
+class FetchObserver(QuietObserver):
     """Prints the metrics that the caller asked for, under the caller's labels."""
 
     def __init__(self, fetches: Mapping[str, str], *, stream: TextIO | None = None) -> None:
         self._fetches = fetches
         self._stream = stream or sys.stdout
-
-    def step(self, info: StepInfo) -> None:
-        """Do nothing."""
 
     def interval(self, interval: Interval) -> None:
         """Print a line, if any metric was asked for."""
@@ -41,9 +38,6 @@ class FetchObserver:
     def pass_done(self, done: PassDone) -> None:
         """Print the metrics of the pass."""
         self._print(f"pass {done.epoch} done", done.metrics, done.samples_per_s)
-
-    def saved(self, what: str, url: str, *, epoch: int) -> None:
-        """Do nothing."""
 
     def _print(
         self,

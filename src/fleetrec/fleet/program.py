@@ -30,7 +30,7 @@ from fleetrec.train.events import Observer, Observers, StepInfo
 from fleetrec.train.loop import Loop
 from fleetrec.train.metrics import PassMetrics
 from fleetrec.train.observers import StatusObserver
-from fleetrec.train.pass_plan import PassSpec
+from fleetrec.train.pass_plan import PassSpec, PhaseFiles
 from fleetrec.train.pass_report import PassReport
 from fleetrec.train.phase import Phase
 from fleetrec.train.rules import NoRules
@@ -305,6 +305,14 @@ class _OnePass:
     def next(self, after: Progress) -> PassSpec | None:  # noqa: ARG002
         """Return the pass."""
         return self._spec
+
+    def known(self, index: int) -> PassSpec | None:  # noqa: ARG002
+        """Return the pass."""
+        return self._spec
+
+    def peek(self, index: int) -> PhaseFiles | None:  # noqa: ARG002
+        """Return None: the program decides what comes next."""
+        return None
 
 
 def _info(batch: Batch, pass_index: int, num_batches: int) -> StepInfo:

@@ -28,6 +28,10 @@ class BinaryTask(Task):
         logit_B = output_of(outputs, self._logit)
         return log_loss(logit_B, batch.label(self.label), batch.weights_B)
 
+    def prediction(self, outputs: Outputs) -> Tensor:
+        """Return the probabilities among the outputs of a model."""
+        return output_of(outputs, self._prediction)
+
     def new_metric(self) -> Metric:
         """Return an empty metric."""
         return BinaryMetric()
@@ -37,4 +41,4 @@ class BinaryTask(Task):
         assert isinstance(metric, BinaryMetric)
         labels_B = batch.label(self.label)
         check_binary(self.label, labels_B)
-        metric.update(output_of(outputs, self._prediction), labels_B)
+        metric.update(self.prediction(outputs), labels_B)

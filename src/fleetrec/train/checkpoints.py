@@ -1,5 +1,6 @@
 """Find, open and read checkpoints."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +14,25 @@ from fleetrec.core.progress import Progress
 from fleetrec.parallel.state import SavedModel
 from fleetrec.train.phase import Phase
 
+DAY = re.compile(r"\d{8}")
+DAY_CHECKPOINT = re.compile(r"\d+|stop-\d+")  # by pass of the day, or by step
+
 
 def published_below(url: str) -> list[str]:
     """Return the published folders in a folder, by name."""
     names = [name for name in storage.list_names(url) if not name.startswith(".")]
+    return [child for child in (storage.join(url, name) for name in names) if is_published(child)]
+
+
+def day_folders(url: str) -> list[str]:
+    """Return the folders of days such as 20261118 in a folder, the last day first."""
+    days = [name for name in storage.list_names(url) if DAY.fullmatch(name)]
+    return [storage.join(url, day) for day in sorted(days, reverse=True)]
+
+
+def day_checkpoints(url: str) -> list[str]:
+    """Return the checkpoints in the folder of a day, in no order."""
+    names = [name for name in storage.list_names(url) if DAY_CHECKPOINT.fullmatch(name)]
     return [child for child in (storage.join(url, name) for name in names) if is_published(child)]
 
 

@@ -103,32 +103,62 @@ class PhaseEvaluation:
 
     def run(self, *, name: str, key: str, pass_index: int | None) -> dict[str, float]:
         """Evaluate, report the metrics under ``name``, and return them."""
-        context, loader = self._context, self._loader
-        begin = context.clock()
-        with loader.epoch(0) as own:
-            evaluated = evaluate(
-                self._phase.stepper,
-                self._group,
-                self._group.align_steps(own, loader.inputs),
-                self._metrics,
-                max_batches=self._max_batches,
-                should_stop=context.should_stop,
-                key=key,
-                pass_index=pass_index,
-            )
-        seconds = max(context.clock() - begin, 1e-9)
-        context.observer.pass_done(
-            PassDone(
-                kind="infer",
-                phase="eval",
-                epoch=name,
-                seconds=seconds,
-                samples_per_s=evaluated.num_samples / seconds,
-                metrics=evaluated.metrics,
-                tables={},
-            )
+        return evaluate_pass(
+            self._phase,
+            self._group,
+            self._loader,
+            self._metrics,
+            self._context,
+            name=name,
+            shown_phase="eval",
+            key=key,
+            pass_index=pass_index,
+            max_batches=self._max_batches,
         )
-        return evaluated.metrics
+
+
+def evaluate_pass(  # noqa: PLR0913 (what is evaluated, and how it is reported)
+    phase: Phase,
+    group: Group,
+    loader: Loader,
+    metrics: PassMetrics,
+    context: RunContext,
+    *,
+    name: str,
+    shown_phase: str | None = None,
+    epoch: int = 0,
+    key: str = "evaluate",
+    pass_index: int | None = None,
+    event_time: int | None = None,
+    max_batches: int | None = None,
+) -> dict[str, float]:
+    """Evaluate the model of a phase on the data of a loader, report the metrics, return them."""
+    begin = context.clock()
+    with loader.epoch(epoch, event_time=event_time) as own:
+        evaluated = evaluate(
+            phase.stepper,
+            group,
+            group.align_steps(own, loader.inputs),
+            metrics,
+            max_batches=max_batches,
+            should_stop=context.should_stop,
+            key=key,
+            pass_index=pass_index,
+        )
+    seconds = max(context.clock() - begin, 1e-9)
+    context.observer.pass_done(
+        PassDone(
+            kind="infer",
+            phase=shown_phase or phase.name,
+            epoch=name,
+            seconds=seconds,
+            samples_per_s=evaluated.num_samples / seconds,
+            metrics=evaluated.metrics,
+            tables={},
+            event_time=event_time,
+        )
+    )
+    return evaluated.metrics
 
 
 def write_result(url: str, metrics: Mapping[str, float], *, step: int) -> dict[str, float]:

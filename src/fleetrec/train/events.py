@@ -38,7 +38,10 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PassDone:
-    """The metrics of one pass over a data set; ``epoch`` may be the name of a checkpoint."""
+    """The metrics of one pass over a data set; ``epoch`` may be the name of a checkpoint.
+
+    ``event_time`` is that of a pass over data of one time, in seconds.
+    """
 
     kind: PassKind
     phase: str
@@ -47,6 +50,7 @@ class PassDone:
     samples_per_s: float
     metrics: Mapping[str, float]
     tables: Tables
+    event_time: int | None = None
 
 
 class Observer(Protocol):
@@ -67,6 +71,29 @@ class Observer(Protocol):
     def saved(self, what: str, url: str, *, epoch: int) -> None:
         """Handle that a checkpoint or an inference model was published."""
         ...
+
+    def waiting(self, what: str, seconds: float) -> None:
+        """Handle that a run has waited for data of the pass ``what`` for some seconds."""
+        ...
+
+
+class QuietObserver:
+    """Ignores every event; observers of some events derive from it."""
+
+    def step(self, info: StepInfo) -> None:
+        """Do nothing."""
+
+    def interval(self, interval: Interval) -> None:
+        """Do nothing."""
+
+    def pass_done(self, done: PassDone) -> None:
+        """Do nothing."""
+
+    def saved(self, what: str, url: str, *, epoch: int) -> None:
+        """Do nothing."""
+
+    def waiting(self, what: str, seconds: float) -> None:
+        """Do nothing."""
 
 
 class Observers:
@@ -94,3 +121,8 @@ class Observers:
         """Call ``saved`` of every observer."""
         for observer in self._observers:
             observer.saved(what, url, epoch=epoch)
+
+    def waiting(self, what: str, seconds: float) -> None:
+        """Call ``waiting`` of every observer."""
+        for observer in self._observers:
+            observer.waiting(what, seconds)

@@ -8,18 +8,23 @@ from pathlib import Path
 
 from fleetrec.config.job import RunOptions
 from fleetrec.core.batch import Batch
+from fleetrec.core.fault_points import fault_point
 from fleetrec.core.progress import Progress
+from fleetrec.data.loader import Loader
 from fleetrec.nn.denormals import flushed_denormals
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.stepper import Stepper, StepResult
+from fleetrec.tasks.grouped import with_group_auc
 from fleetrec.train.context import RunContext, StoppedError, StopRequestedError
 from fleetrec.train.dump import open_dump
-from fleetrec.train.evaluate import merge_metrics
+from fleetrec.train.evaluate import evaluate_pass, merge_metrics
 from fleetrec.train.events import StepInfo
 from fleetrec.train.metric_journal import MetricJournal, journal_path
+from fleetrec.train.metrics import PassMetrics
 from fleetrec.train.pass_plan import PassPlan, PassSpec
 from fleetrec.train.pass_report import PassReport
 from fleetrec.train.phase import Phase
+from fleetrec.train.read_ahead import ReadAhead
 from fleetrec.train.rules import Rules
 
 logger = logging.getLogger(__name__)
@@ -47,6 +52,7 @@ class Loop:
         self._journals = _journals(context.journal, phases)
         self._progress = Progress()
         self._is_ended = False  # by a rule, on every process
+        self._read_ahead = ReadAhead(plan, run.online)
 
     @property
     def progress(self) -> Progress:
@@ -79,10 +85,11 @@ class Loop:
             self._begin_rules(is_resumed=is_resumed)
             if self._has_all_steps():
                 logger.info("all %d steps are done already", self._progress.step)
-            elif self._plan.next(self._progress) is None:
-                logger.info("all %d epochs are done already", self._progress.pass_index)
+            num_before = self._progress.pass_index
             while not self._is_over() and (spec := self._plan.next(self._progress)) is not None:
                 self.run_pass(spec)
+            if self._progress.pass_index == num_before and not self._is_over():
+                logger.info("all %d passes are done already", num_before)
             self._rules.end(self._progress)
         return self._progress
 
@@ -105,6 +112,7 @@ class Loop:
 
     def close(self, *, finished: bool) -> None:
         """Close the journals; they are deleted if the run is ``finished``."""
+        self._read_ahead.close()
         for journal in self._journals.values():
             if finished:
                 journal.clear()
@@ -120,7 +128,10 @@ class Loop:
         self._is_ended = any(self._group.all_gather(flag, key="rules", pass_index=None))
 
     def _run_phase(self, phase: Phase, spec: PassSpec) -> dict[str, float]:
-        loader, start = phase.loader_of(spec), self._progress.cursor
+        loader, start = self._loader_of(phase, spec), self._progress.cursor
+        if start is None:
+            self._evaluate_first(phase, spec, loader)
+        self._read_ahead.start(phase, spec.index + 1)
         dump_path = self._dump_path(phase, spec)
         if dump_path is not None and start is not None:
             logger.warning("%s will hold only what is left of the epoch", dump_path)
@@ -141,13 +152,45 @@ class Loop:
                 if self._is_over():
                     break
         report.warn_of_slots()
-        phase.stepper.end_pass(pass_index=spec.index, now=spec.event_time)
+        fault_point("pass_trained")
+        phase.stepper.end_pass(pass_index=spec.index, now=spec.eviction_time)
+        fault_point("evicted")
         key = f"train/{phase.name}/metrics"
         merge_metrics(phase.metrics, self._group, key=key, pass_index=spec.index)
         metrics = phase.metrics.values()
         phase.metrics.reset()
         report.done(spec.name, metrics)
         return metrics
+
+    def _loader_of(self, phase: Phase, spec: PassSpec) -> Loader:
+        return self._read_ahead.take(phase, spec) or phase.loader_of(spec)
+
+    def _evaluate_first(self, phase: Phase, spec: PassSpec, loader: Loader) -> None:
+        """Evaluate the samples of a pass before they are trained on, if the run asks for it.
+
+        No process trains before all have evaluated: the metrics are merged first.
+        """
+        online = self._run.online
+        if online is None or not online.evaluate_first:
+            return
+        if spec.evaluation_files:
+            loader = phase.open_files(spec.evaluation_files[phase.name])
+        if not loader.files:
+            return
+        tasks = [with_group_auc(task, online.group_by) for task in phase.model.tasks]
+        evaluate_pass(
+            phase,
+            self._group,
+            loader,
+            PassMetrics(tasks),
+            self._context,
+            name=spec.name,
+            epoch=spec.index,
+            key=f"evaluate/{phase.name}",
+            pass_index=spec.index,
+            event_time=spec.event_time,
+        )
+        fault_point("evaluated")
 
     def _train(self, phase: Phase, batch: Batch) -> StepResult:
         after = self._progress.after_batch(batch.cursor)

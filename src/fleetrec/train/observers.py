@@ -8,19 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from fleetrec.core.status import Status, write_status
-from fleetrec.train.events import Interval, PassDone, StepInfo, Tables
+from fleetrec.train.events import Interval, PassDone, QuietObserver, Tables
 
 logger = logging.getLogger(__name__)
 
 
-class LogObserver:
+class LogObserver(QuietObserver):
     """Writes the lines of PaddleRec."""
 
     def __init__(self, *, num_phases: int) -> None:
         self._num_phases = num_phases
-
-    def step(self, info: StepInfo) -> None:
-        """Do nothing."""
 
     def interval(self, interval: Interval) -> None:
         """Write the progress line."""
@@ -112,14 +109,11 @@ class StepLogObserver(LogObserver):
         logger.info("epoch %d: %s saved in %s", epoch, what, url)
 
 
-class JsonObserver:
+class JsonObserver(QuietObserver):
     """Appends every interval and every pass to metrics.jsonl, the source of all reports."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    def step(self, info: StepInfo) -> None:
-        """Do nothing."""
 
     def interval(self, interval: Interval) -> None:
         """Append an interval."""
@@ -158,14 +152,11 @@ class JsonObserver:
             stream.write(json.dumps(record, allow_nan=False) + "\n")
 
 
-class StatusObserver:
+class StatusObserver(QuietObserver):
     """Writes the current state to a small file, for a supervisor."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    def step(self, info: StepInfo) -> None:
-        """Do nothing."""
 
     def interval(self, interval: Interval) -> None:
         """Write progress and rate."""
@@ -179,12 +170,6 @@ class StatusObserver:
             queue=interval.num_pending_pushes,
         )
         write_status(self._path, status)
-
-    def pass_done(self, done: PassDone) -> None:
-        """Do nothing."""
-
-    def saved(self, what: str, url: str, *, epoch: int) -> None:
-        """Do nothing."""
 
 
 def duration(seconds: float) -> str:

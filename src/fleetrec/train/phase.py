@@ -66,7 +66,8 @@ def build_phase(options: PhaseOptions, run: RunOptions, group: Group) -> Phase:
             decode_ahead=group.device.type != "cpu",
         )
 
-    loader = open_loader(None)
+    # The data of an online run may not be there yet.
+    loader = open_loader(None if run.online is None else ())
     torch.manual_seed(run.seed)
     model_class: Callable[..., Model] = load_model_class(options.model_path)
     try:

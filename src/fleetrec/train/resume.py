@@ -18,6 +18,8 @@ from fleetrec.core.errors import (
 from fleetrec.core.progress import Progress
 from fleetrec.parallel.group import Group
 from fleetrec.train.checkpoints import (
+    day_checkpoints,
+    day_folders,
     progress_in,
     published_below,
     read_phase,
@@ -88,9 +90,8 @@ class Resumer:
 
     def resume(self) -> Resumed | None:
         """Load the newest sound checkpoint of the run; None if there is none."""
-        listed = json.dumps(self._candidates() if self._rule_group.is_chief else []).encode()
-        sent = self._rule_group.broadcast(listed, key="resume", pass_index=None)
-        for url in json.loads(sent):
+        candidates = self._candidates() if self._rule_group.is_chief else iter(())
+        while (url := self._next_url(candidates)) is not None:
             resumed = self._try(url)
             if resumed is not None:
                 return resumed
@@ -98,8 +99,16 @@ class Resumer:
         logger.warning("no checkpoint to resume from in %s: this is a new run", folders)
         return None
 
-    def _candidates(self) -> list[str]:
-        return [url_of(point.folder) for point in self._points()]
+    def _next_url(self, candidates: Iterator[str]) -> str | None:
+        """Return the next checkpoint that the chief has found; None: there is no other."""
+        found = json.dumps(next(candidates, None)).encode()
+        self._num_gathers += 1
+        key = f"resume/url/{self._num_gathers}"
+        url: str | None = json.loads(self._rule_group.broadcast(found, key=key, pass_index=None))
+        return url
+
+    def _candidates(self) -> Iterator[str]:
+        return (url_of(point.folder) for point in self._points())
 
     def _folders(self) -> list[str]:
         folder = str(self._context.folder.path)
@@ -109,6 +118,9 @@ class Resumer:
     def _points(self) -> Iterator[ResumePoint]:
         """Yield the checkpoints of the run, newest first."""
         options, found = self._run.resume, []
+        if options.layout == "days":
+            yield from points_by_day(self._folders())
+            return
         run_id = self._context.folder.run_id()
         if options.prefix is None and run_id is None:
             return
@@ -217,6 +229,20 @@ class Resumer:
             return result
         logger.warning("passed over: %s: %s", url, failed[0])
         return None
+
+
+def points_by_day(folders: Sequence[str]) -> Iterator[ResumePoint]:
+    """Yield the checkpoints ``<day>/<name>`` of some folders, newest first, day by day."""
+    for folder in folders:
+        for day in day_folders(folder):
+            points = []
+            for url in day_checkpoints(day):
+                try:
+                    points.append(open_point(url))
+                except CheckpointError as error:
+                    logger.warning("passed over: %s", error)
+            points.sort(key=lambda p: (p.progress.step, p.progress.pass_index), reverse=True)
+            yield from points
 
 
 def open_point(url: str) -> ResumePoint:

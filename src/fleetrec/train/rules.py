@@ -7,11 +7,12 @@ from typing import Any, Protocol
 
 from fleetrec.config.rules import Rule, RuleWhen
 from fleetrec.core import storage
+from fleetrec.core.event_time import day_after
 from fleetrec.core.progress import Progress
 from fleetrec.parallel.group import Group
 from fleetrec.train.context import RunContext
 from fleetrec.train.evaluate import PhaseEvaluation, write_result
-from fleetrec.train.pass_plan import last_pass_index
+from fleetrec.train.pass_plan import PassPlan, PassSpec, last_pass, last_pass_index
 from fleetrec.train.rule_state import RuleState, RuleStateFile
 from fleetrec.train.saver import InferenceExport, Saver, SaveRequest
 
@@ -97,6 +98,7 @@ class GroupRules:
         actions: RuleActions,
         context: RunContext,
         *,
+        plan: PassPlan,
         file: RuleStateFile,
     ) -> None:
         self.should_end = False
@@ -105,6 +107,7 @@ class GroupRules:
         self._group = group
         self._actions = actions
         self._context = context
+        self._plan = plan
         self._file = file
         self._tracked = {rule.metric: rule.minimize for rule in rules if rule.metric is not None}
         self._exported: tuple[str, Progress] | None = None
@@ -120,7 +123,7 @@ class GroupRules:
         """Repeat the moment at which the run broke off; what was done then is skipped."""
         due = {t for t in self._triggers("steps", "pass_steps") if _is_due(t, progress)}
         if _is_pass_start(progress):
-            due |= {t for t in self._triggers("passes") if _is_due(t, progress)}
+            due |= self._due_after_pass(progress)
         self._act([rule for rule in self._rules if (rule.when, rule.every) in due], progress)
 
     def after_step(self, progress: Progress, *, event_time: int) -> None:
@@ -139,7 +142,7 @@ class GroupRules:
     def after_pass(self, progress: Progress, metrics: Metrics) -> None:
         """Do what is due after a pass."""
         self._pass_metrics = metrics
-        due = {t for t in self._triggers("passes") if _is_due(t, progress)}
+        due = self._due_after_pass(progress)
         self._act([rule for rule in self._rules if (rule.when, rule.every) in due], progress)
 
     def stop(self, progress: Progress) -> str:
@@ -161,6 +164,14 @@ class GroupRules:
     def _triggers(self, *when: RuleWhen) -> list[Trigger]:
         found = [(rule.when, rule.every) for rule in self._rules if rule.when in when]
         return list(dict.fromkeys(found))
+
+    def _due_after_pass(self, progress: Progress) -> set[Trigger]:
+        due = {t for t in self._triggers("passes") if _is_due(t, progress)}
+        spec = last_pass(self._plan, progress) if progress.pass_index > 0 else None
+        if spec is not None and spec.day:
+            day_triggers = self._triggers("day_passes", "days")
+            due |= {trigger for trigger in day_triggers if _is_due_in_day(trigger, spec)}
+        return due
 
     def _is_step_due(self, trigger: Trigger, progress: Progress, event_time: int) -> bool:
         when, every = trigger
@@ -260,6 +271,13 @@ class GroupRules:
             "batch": progress.batch - 1 if is_within else "end",
             "step": progress.step,
         }
+        spec = last_pass(self._plan, progress) if "{" in template else None
+        if spec is not None and spec.day:
+            values |= {
+                "day": spec.day,
+                "next_day": day_after(spec.day),
+                "number": spec.number,
+            }
         filled = self._expand_folder(template)
         for name, value in values.items():
             filled = filled.replace(f"{{{name}}}", str(value))
@@ -267,6 +285,14 @@ class GroupRules:
 
     def _expand_folder(self, template: str) -> str:
         return template.replace("{folder}", str(self._context.folder.path))
+
+
+def _is_due_in_day(trigger: Trigger, spec: PassSpec) -> bool:
+    """Return whether a rule about passes of days is due after the pass ``spec``."""
+    when, every = trigger
+    if when == "days":
+        return spec.ends_day
+    return not spec.ends_day and spec.number % every == 0
 
 
 def _is_pass_start(progress: Progress) -> bool:

@@ -20,8 +20,10 @@ from fleetrec.train.delta_chain import chain_of
 from fleetrec.train.dump import open_dump
 from fleetrec.train.evaluate import PhaseEvaluation, evaluate
 from fleetrec.train.events import StepInfo
+from fleetrec.train.follow import Follow, Waiting
 from fleetrec.train.loop import Loop
-from fleetrec.train.pass_plan import Epochs
+from fleetrec.train.pass_log import PassLog
+from fleetrec.train.pass_plan import Epochs, PassPlan
 from fleetrec.train.pass_report import PassReport
 from fleetrec.train.phase import Phase, build_phase
 from fleetrec.train.rule_state import RuleState, RuleStateFile
@@ -45,8 +47,7 @@ class Training:
         self._group = group
         self._context = context
         self._phases = [build_phase(options, run, group) for options in run.phases]
-        files = {phase.name: phase.loader.files for phase in self._phases}
-        self._plan = Epochs(run.num_epochs, files)
+        self._plan = self._build_plan()
         self._saver: Saver | None = None
         self._state_file = RuleStateFile(_rules_path(context.journal))
         self._rules = self._build_rules()
@@ -77,6 +78,24 @@ class Training:
         if finished:
             self._state_file.clear()
         self._group.close(finished=finished)
+
+    def _build_plan(self) -> PassPlan:
+        online = self._run.online
+        if online is None:
+            files = {phase.name: phase.loader.files for phase in self._phases}
+            return Epochs(self._run.num_epochs, files)
+        context = self._context
+        return Follow(
+            online.follow,
+            [phase.name for phase in self._phases],
+            PassLog(online.save_path),
+            self._group,
+            Waiting(
+                clock=context.clock,
+                should_stop=context.should_stop,
+                on_waiting=context.observer.waiting,
+            ),
+        )
 
     def _restore_rules(self, start: Start, progress: Progress, *, is_restarted: bool) -> None:
         """Let rules remember what a resumed or restarted run has done."""
@@ -117,6 +136,7 @@ class Training:
             rule_group,
             RuleActions(saver=self._saver, inference=export, evaluation=evaluation),
             self._context,
+            plan=self._plan,
             file=self._state_file,
         )
 

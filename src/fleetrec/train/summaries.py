@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fleetrec.config.job import RunOptions
-from fleetrec.train.events import Interval, Observer, PassDone, StepInfo
+from fleetrec.train.events import Interval, Observer, PassDone, QuietObserver, StepInfo
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Writer(Protocol):
         ...
 
 
-class SummaryObserver:
+class SummaryObserver(QuietObserver):
     """Writes event files: of training into a folder, of evaluations into one below it."""
 
     def __init__(self, *, interval: int, training: Writer, evaluation: Writer) -> None:
@@ -51,9 +51,6 @@ class SummaryObserver:
         """Write the metrics of an evaluation."""
         if done.kind == "infer":
             _write(self._evaluation, done.metrics, self._step)
-
-    def saved(self, what: str, url: str, *, epoch: int) -> None:
-        """Do nothing."""
 
 
 @contextlib.contextmanager

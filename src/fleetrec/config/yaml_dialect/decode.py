@@ -11,6 +11,11 @@ from fleetrec.config.document import Document, Location
 from fleetrec.config.job import EvaluationOptions, Job, OptimizerOptions, PhaseOptions, RunOptions
 from fleetrec.config.options import Options
 from fleetrec.config.problems import Problems, hint
+from fleetrec.config.yaml_dialect.datasets import (
+    dataset_options,
+    dataset_problems,
+    flat_settings,
+)
 from fleetrec.config.yaml_dialect.locate import Located, locate_workspace
 from fleetrec.config.yaml_dialect.override import override
 from fleetrec.config.yaml_dialect.schema import (
@@ -19,13 +24,11 @@ from fleetrec.config.yaml_dialect.schema import (
     Phase,
     Runner,
     TopLevel,
-    forward_slashes,
 )
+from fleetrec.config.yaml_dialect.section import forward_slashes
 from fleetrec.config.yaml_dialect.translate import (
-    dataset_options,
-    dataset_problems,
-    flat_settings,
     has_servers,
+    is_online_runner,
     phase_problems,
     run_options,
     runner_notices,
@@ -87,6 +90,7 @@ class _Decoder:
         self._model_options_of = model_options
         self._problems = Problems(document)
         self._notices = [*document.notices, *workspace.notices]
+        self._phases_of_epochs: set[str] = set()  # whose data sets need a path
 
     def decode(self) -> Job:
         top = self._validate(TopLevel, self._document.data, ())
@@ -182,6 +186,7 @@ class _Decoder:
             at, runner = runners[name] if is_known else ((), None)
             if runner is None:
                 used.update(phases)
+                self._phases_of_epochs.update(phases)
                 continue
             for key, problem in runner_problems(runner).items():
                 self._problems.note((*at, key), problem)
@@ -190,6 +195,8 @@ class _Decoder:
             for phase in runner.phases:
                 self._check_name((*at, "phases"), phase, phases)
             used.update(runner.phases or phases)
+            if not is_online_runner(runner):
+                self._phases_of_epochs.update(runner.phases or phases)
         return used or set(phases)
 
     def _names_of_mode(self) -> list[str]:
@@ -205,12 +212,15 @@ class _Decoder:
                 self._problems.note((*at, key), problem)
             if not self._check_name((*at, "dataset_name"), phase.dataset_name, datasets):
                 continue
-            self._check_dataset(datasets[phase.dataset_name])
+            needs_path = phase.name in self._phases_of_epochs
+            self._check_dataset(datasets[phase.dataset_name], needs_path=needs_path)
 
-    def _check_dataset(self, entry: tuple[Location, Dataset | None]) -> None:
+    def _check_dataset(
+        self, entry: tuple[Location, Dataset | None], *, needs_path: bool = True
+    ) -> None:
         at, dataset = entry
         if dataset is not None:
-            for key, problem in dataset_problems(dataset).items():
+            for key, problem in dataset_problems(dataset, needs_path=needs_path).items():
                 self._problems.note((*at, key), problem)
 
     def _validate(self, want: type[OptionsT], data: Any, at: Location) -> OptionsT | None:

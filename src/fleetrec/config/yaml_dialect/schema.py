@@ -7,9 +7,19 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fleetrec.config.job import MatmulPrecision, OptimizerName
-from fleetrec.config.options import Options, Url, lower
+from fleetrec.config.options import lower
+from fleetrec.config.yaml_dialect.online import OnlineKeys
+from fleetrec.config.yaml_dialect.section import (
+    Int,
+    MaybePath,
+    MaybeUrl,
+    PathText,
+    Section,
+)
 
 RunnerClass = Literal[
+    "online",
+    "online_train",
     "train",
     "single_train",
     "infer",
@@ -25,17 +35,8 @@ RunnerClass = Literal[
 MAX_DENSE_WIDTH = 1 << 24
 
 
-def forward_slashes(value: Any) -> Any:
-    """Accept paths written on Windows."""
-    return value.replace("\\", "/") if isinstance(value, str) else value
-
-
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
-
-
-def _none_if_empty(value: Any) -> Any:
-    return None if value == "" else forward_slashes(value)
 
 
 def _words(value: Any) -> Any:
@@ -52,32 +53,11 @@ def _unescaped(value: Any) -> Any:
     return {"\\t": "\t"}.get(value, value) if isinstance(value, str) else value
 
 
-def _no_bool(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("expected a whole number")
-    return value
-
-
-Int = Annotated[int, BeforeValidator(_no_bool)]
 Gpu = Annotated[Int, Field(ge=0)]
 FileName = Annotated[str, Field(pattern=r"^[^/.][^/]*$")]  # it becomes the name of a folder
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
-PathText = Annotated[str, BeforeValidator(forward_slashes)]
-MaybePath = Annotated[str | None, BeforeValidator(_none_if_empty)]
-MaybeUrl = Annotated[Url | None, BeforeValidator(_none_if_empty)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Byte = Annotated[str, BeforeValidator(_unescaped), Field(min_length=1, max_length=1)]
-
-
-class Section(Options):
-    """A part of a job file: a key without a value counts as missing."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nothing(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        return {key: value for key, value in data.items() if value is not None}
 
 
 class Dataset(Section):
@@ -86,7 +66,7 @@ class Dataset(Section):
     name: str
     type: Literal["DataLoader", "QueueDataset", "InMemoryDataset"]
     batch_size: Int | None = Field(default=None, gt=0)
-    data_path: PathText
+    data_path: PathText | None = None  # an online runner names its folders itself
     sparse_slots: Words = ()
     dense_slots: Words = ()
     padding: Int = Field(default=0, ge=-(2**63), lt=2**63)
@@ -195,7 +175,7 @@ class EarlyStop(Section):
     patience: Int = Field(default=3, gt=0)
 
 
-class Runner(Section):
+class Runner(OnlineKeys):
     """An entry of ``runner``."""
 
     name: FileName

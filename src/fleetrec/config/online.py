@@ -1,0 +1,55 @@
+"""Options of a run that follows data which arrives while it trains."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from fleetrec.config.options import Options, Url
+
+MINUTES_PER_DAY = 24 * 60
+
+
+class FollowOptions(Options):
+    """Folders ``<folder>/<YYYYMMDD>/<HHMM>`` of data, one for every ``split_minutes`` of a day.
+
+    A pass is ``splits_per_pass`` of them. Without ``end_day`` there is no end. A folder is complete
+    when ``done_file`` is in it, or, without that name, when its files have not changed for
+    ``poll_s`` seconds. After ``timeout_s`` (0: never) a folder that is not complete is skipped, or
+    ends the run. Files that appear in a folder whose pass has begun are trained with the next pass
+    or skipped; folders of the last ``late_minutes`` are looked into.
+    """
+
+    folders: tuple[Url, ...] = Field(min_length=1)
+    evaluation_folders: tuple[Url, ...] = ()
+    start_day: str
+    end_day: str | None = None
+    split_minutes: int = Field(default=5, gt=0, le=MINUTES_PER_DAY)
+    splits_per_pass: int = Field(default=1, gt=0)
+    done_file: str | None = None
+    poll_s: float = Field(default=10, gt=0)
+    timeout_s: float = Field(default=0, ge=0)
+    on_timeout: Literal["fail", "skip"] = "fail"
+    late_files: Literal["train", "skip"] = "train"
+    late_minutes: int = Field(default=60, ge=0)
+
+    @property
+    def passes_per_day(self) -> int:
+        """Return how many passes a day has."""
+        return MINUTES_PER_DAY // (self.split_minutes * self.splits_per_pass)
+
+
+class OnlineOptions(Options):
+    """How a run follows its data, and what it does in every pass.
+
+    Everything that outlives the run is below ``save_path``. With ``evaluate_first`` the samples of
+    a pass are evaluated before they are trained on; ``group_by`` names the feature of GAUC. With
+    ``read_ahead`` the next pass is read into memory while this one trains, if the data set is kept
+    in memory. Days before the last ``keep_days`` are deleted; 0: none.
+    """
+
+    follow: FollowOptions
+    save_path: Url
+    evaluate_first: bool = True
+    group_by: str | None = None
+    read_ahead: bool = True
+    keep_days: int = Field(default=0, ge=0)

@@ -1,0 +1,199 @@
+"""The keys of a runner that trains online: which data it follows, and what it saves."""
+
+import datetime
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from fleetrec.config.online import MINUTES_PER_DAY, FollowOptions, OnlineOptions
+from fleetrec.config.options import Url
+from fleetrec.config.rules import ResumeOptions, Rule
+from fleetrec.config.yaml_dialect.section import Int, MaybeUrl, Section, forward_slashes
+
+DAY = re.compile(r"\d{8}")
+DAY_RANGE = re.compile(r"\{(\d{8})\.\.(\d{8})\}")
+ONLINE_CLASSES = ("online", "online_train")
+
+
+def _folders(value: Any) -> Any:
+    """Accept one folder or a list of them."""
+    listed = [value] if isinstance(value, str) else value
+    return [forward_slashes(one) for one in listed] if isinstance(listed, list) else listed
+
+
+def _day(value: Any) -> Any:
+    """Accept 20261118 and "20261118"."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return None if text == "" else text
+
+
+Folders = Annotated[tuple[Url, ...], BeforeValidator(_folders)]
+Day = Annotated[str | None, BeforeValidator(_day)]
+
+
+class OnlineKeys(Section):
+    """Keys of a runner that follows its data."""
+
+    train_data_dir: Folders = ()
+    infer_data_dir: Folders = ()
+    model_save_path: MaybeUrl = None
+    start_day: Day = None
+    end_day: Day = None
+    days: str | tuple[Day, ...] | None = None
+    pass_per_day: Int | None = Field(default=None, gt=0)
+    split_interval: Int | None = Field(default=None, gt=0)
+    split_per_pass: Int = Field(default=1, gt=0)
+    checkpoint_per_pass: Int = Field(default=6, gt=0)
+    save_delta_frequency: Int = Field(default=6, gt=0)
+    save_first_base: bool = False
+    data_donefile: str | None = None
+    data_sleep_second: float = Field(default=10, gt=0)
+    data_timeout_second: float = Field(default=0, ge=0)
+    on_data_timeout: Literal["fail", "skip"] = "fail"
+    late_files: Literal["train", "skip"] = "train"
+    late_minutes: Int = Field(default=60, ge=0)
+    evaluate_first: bool = True
+    gauc_slot: str | None = None
+    prefetch: bool = True
+    keep_days: Int = Field(default=0, ge=0)
+
+    @field_validator("data_donefile")
+    @classmethod
+    def _check_done_file(cls, value: str | None) -> str | None:
+        if value and "/" in value:
+            raise ValueError(f"expected the name of a file, not {value!r}")
+        return value or None
+
+
+ONLINE_KEYS = frozenset(OnlineKeys.model_fields)
+
+
+def is_online(runner: OnlineKeys, runner_class: str) -> bool:
+    """Return whether a runner follows its data: by its class, or by train_data_dir."""
+    return runner_class in ONLINE_CLASSES or bool(runner.train_data_dir)
+
+
+def online_problems(runner: OnlineKeys) -> dict[str, str]:
+    """Return what is wrong with the keys of an online runner, by key."""
+    problems = {}
+    for key in ("train_data_dir", "model_save_path"):
+        if not getattr(runner, key):
+            problems[key] = "required for online training, but missing"
+    if runner.days is not None and (runner.start_day or runner.end_day):
+        problems["days"] = "given together with start_day or end_day"
+    elif runner.days is None and runner.start_day is None:
+        problems["start_day"] = "required for online training, but missing (or days)"
+    if runner.pass_per_day is not None and runner.split_interval is not None:
+        problems["pass_per_day"] = "given together with split_interval"
+    try:
+        start, end = _first_and_last_day(runner)
+        if start is not None and end is not None and end < start:
+            problems["end_day"] = f"{end} is before start_day, {start}"
+    except ValueError as error:
+        problems["days" if runner.days is not None else "start_day"] = str(error)
+    return problems | _length_problems(runner)
+
+
+def _length_problems(runner: OnlineKeys) -> dict[str, str]:
+    """Check that passes fill a day."""
+    if runner.pass_per_day is not None and MINUTES_PER_DAY % runner.pass_per_day:
+        return {"pass_per_day": f"expected a divisor of {MINUTES_PER_DAY}"}
+    minutes = _split_minutes(runner)
+    if MINUTES_PER_DAY % minutes:
+        return {"split_interval": f"expected minutes that divide a day, got {minutes}"}
+    num_splits = MINUTES_PER_DAY // minutes
+    if num_splits % runner.split_per_pass:
+        return {
+            "split_per_pass": f"a day has {num_splits} folders of {minutes} minutes; expected a "
+            f"divisor of that, got {runner.split_per_pass}"
+        }
+    return {}
+
+
+def online_options(runner: OnlineKeys) -> OnlineOptions:
+    """Translate the keys of an online runner that has no problems."""
+    start, end = _first_and_last_day(runner)
+    assert start is not None
+    assert runner.model_save_path is not None
+    return OnlineOptions(
+        follow=FollowOptions(
+            folders=runner.train_data_dir,
+            evaluation_folders=runner.infer_data_dir,
+            start_day=start,
+            end_day=end,
+            split_minutes=_split_minutes(runner),
+            splits_per_pass=runner.split_per_pass,
+            done_file=runner.data_donefile,
+            poll_s=runner.data_sleep_second,
+            timeout_s=runner.data_timeout_second,
+            on_timeout=runner.on_data_timeout,
+            late_files=runner.late_files,
+            late_minutes=runner.late_minutes,
+        ),
+        save_path=runner.model_save_path,
+        evaluate_first=runner.evaluate_first,
+        group_by=runner.gauc_slot,
+        read_ahead=runner.prefetch,
+        keep_days=runner.keep_days,
+    )
+
+
+def online_rules(runner: OnlineKeys) -> tuple[Rule, ...]:
+    """Return what an online runner saves.
+
+    Within a day checkpoints hold what has changed; the one at the end of a day holds everything.
+    """
+    save = runner.model_save_path
+    within, day_end = f"{save}/{{day}}/{{number}}", f"{save}/{{next_day}}/0"
+    return (
+        Rule(when="day_passes", every=runner.checkpoint_per_pass, do="delta", path=within),
+        Rule(when="days", do="checkpoint", path=day_end),
+        Rule(when="stop", do="delta", path=f"{save}/{{day}}/stop-{{step}}"),
+    )
+
+
+def online_resume(runner: OnlineKeys) -> ResumeOptions:
+    """Return where an online runner continues: below model_save_path, whatever machine wrote it."""
+    return ResumeOptions(folders=(runner.model_save_path or "",), layout="days")
+
+
+def _split_minutes(runner: OnlineKeys) -> int:
+    if runner.pass_per_day is not None:
+        return max(1, MINUTES_PER_DAY // (runner.pass_per_day * runner.split_per_pass))
+    return runner.split_interval or 5
+
+
+def _first_and_last_day(runner: OnlineKeys) -> tuple[str | None, str | None]:
+    """Return the days; raises ValueError for what is no day."""
+    if runner.days is None:
+        return _checked(runner.start_day), _checked(runner.end_day)
+    if isinstance(runner.days, str):
+        found = DAY_RANGE.fullmatch(runner.days.strip())
+        listed = list(found.groups()) if found else runner.days.split()
+    else:
+        listed = [day for day in runner.days if day is not None]
+        found = None
+    days = [_checked(day) for day in listed]
+    if not days:
+        raise ValueError("expected days such as {20261116..20261118}")
+    if found is None and [str(day) for day in days] != _days_between(str(days[0]), len(days)):
+        raise ValueError(f"expected days that follow each other, got {' '.join(map(str, days))}")
+    return days[0], days[-1]
+
+
+def _days_between(first: str, count: int) -> list[str]:
+    begin = datetime.datetime.strptime(first, "%Y%m%d")
+    return [f"{begin + datetime.timedelta(days=i):%Y%m%d}" for i in range(count)]
+
+
+def _checked(day: str | None) -> str | None:
+    if day is None:
+        return None
+    try:
+        if DAY.fullmatch(day):
+            datetime.datetime.strptime(day, "%Y%m%d")
+            return day
+    except ValueError:
+        pass
+    raise ValueError(f"expected a day such as 20261118, got {day!r}")
