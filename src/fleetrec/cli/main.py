@@ -8,6 +8,7 @@ import typer
 
 from fleetrec import __version__
 from fleetrec.cli.launch_ps import launch_app
+from fleetrec.cli.online_verb import online_app
 from fleetrec.cli.pipeline_verbs import OnlyOption, checkpoint_app, pipeline_app
 from fleetrec.cli.plan_verb import plan_app
 from fleetrec.core.errors import ConfigError, FleetRecError, LostRankError
@@ -35,6 +36,7 @@ app.add_typer(pipeline_app)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(launch_app)
 app.add_typer(plan_app)
+app.add_typer(online_app)
 
 JOB_HELP = "A YAML job, a pipeline (.config), a folder that holds one, or a model: rank/dnn."
 Overrides = Annotated[
@@ -82,26 +84,6 @@ def run(
         backend=backend,
         resume=resume,
     )
-
-
-@app.command()
-def online(
-    *,
-    model: Annotated[str, typer.Option("-m", "--model", help=JOB_HELP)],
-    override: Overrides = None,
-    log_dir: Annotated[
-        Path | None,
-        typer.Option(help="Folder for run folders and logs of processes; by default logs."),
-    ] = None,
-) -> None:
-    """Train on data as it arrives, pass after pass; continues where the last run stopped.
-
-    Example: fleetrec online -m online_learning/ctr_dnn
-    """
-    from fleetrec.cli.online import online_command
-    from fleetrec.cli.run import RunRequest
-
-    online_command(RunRequest(model=model, overrides=override or (), log_dir=log_dir))
 
 
 @app.command()

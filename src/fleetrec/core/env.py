@@ -69,10 +69,10 @@ def read_snapshot_bytes() -> int | None:
 def read_faults_path() -> Path | None:
     """Return the folder with the faults to inject into this process; see core.fault_points."""
     folder = _path(FAULTS)
-    place = None if folder is None else read_place()
-    if folder is None or place is None:
+    if folder is None:
         return None
-    return folder / f"{place.role}.{place.rank}"
+    place = read_place()
+    return folder / ("process.0" if place is None else f"{place.role}.{place.rank}")
 
 
 def allows_tiles() -> bool:

@@ -1,10 +1,10 @@
 """Fault injection points, for tests of what a job survives.
 
-Without ``FLEETREC_FAULTS`` in the environment, and outside of a job of several processes, a fault
-point does nothing. The variable names a folder with one folder per process, such as ``server.0``
-or ``worker.1``. In it, a file with the name of a fault point holds a number and a word: when the
-point is reached for that number of times, the file is deleted, and with ``kill`` the process is
-killed, too; ``note`` only deletes the file, which shows that the point was reached.
+Without ``FLEETREC_FAULTS`` in the environment a fault point does nothing. The variable names a
+folder with one folder per process, such as ``server.0`` or ``worker.1``; that of a run of one
+process is ``process.0``. In it, a file with the name of a fault point holds a number and a word:
+when the point is reached for that number of times, the file is deleted, and with ``kill`` the
+process is killed, too; ``note`` only deletes the file, which shows that the point was reached.
 """
 
 import functools

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fleetrec.core.errors import FleetRecError
 from fleetrec.parallel.group import Group
 
-# Collectives time out, so the peers of a chief that waits hear from it this often.
+# Collectives time out, so a chief that waits sends something to its peers this often.
 HEARTBEAT_S = 60.0
 
 

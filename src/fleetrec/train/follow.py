@@ -32,7 +32,7 @@ def ignore_waiting(_what: str, _seconds: float) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """How a plan waits: clock, pause, stop flag, and who is told for how long it has waited."""
+    """How a plan waits: its clock and stop flag; ``on_waiting`` gets the pass and the seconds."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -216,7 +216,7 @@ class _Wait:
         self._waiting = waiting
         self._begin = waiting.clock()
         self._last_look: float | None = None
-        self._last_report = self._begin
+        self._last_report: float | None = None
         self._is_checked = False
 
     def poll(self) -> str | None:
@@ -280,7 +280,7 @@ class _Wait:
     def _report(self, index: int, arrival: Arrival, now: float) -> None:
         waited_s = now - self._begin
         self._waiting.on_waiting(self._plan.pass_name(index), waited_s)
-        if now - self._last_report >= REPORT_S or self._last_report == self._begin:
+        if self._last_report is None or now - self._last_report >= REPORT_S:
             self._last_report = now
             logger.info(
                 "waiting for pass %s (%.0f s): %s",

@@ -87,6 +87,7 @@ class Resumer:
         self._plan = plan
         self._context = context
         self._num_gathers = 0
+        self._num_urls = 0
 
     def resume(self) -> Resumed | None:
         """Load the newest sound checkpoint of the run; None if there is none."""
@@ -102,8 +103,8 @@ class Resumer:
     def _next_url(self, candidates: Iterator[str]) -> str | None:
         """Return the next checkpoint that the chief has found; None: there is no other."""
         found = json.dumps(next(candidates, None)).encode()
-        self._num_gathers += 1
-        key = f"resume/url/{self._num_gathers}"
+        self._num_urls += 1
+        key = f"resume/url/{self._num_urls}"
         url: str | None = json.loads(self._rule_group.broadcast(found, key=key, pass_index=None))
         return url
 

@@ -220,8 +220,9 @@ def test_a_section_of_nonsense_is_a_problem_and_no_crash(job_file, section, valu
         ),
         (
             "runner.train.class=trainn",
-            "-o: runner.train.class: expected 'train', 'single_train', 'infer', 'single_infer', "
-            "'local_cluster', 'local_cluster_train', 'local_cluster_infer', 'cluster', "
+            "-o: runner.train.class: expected 'online', 'online_train', 'train', "
+            "'single_train', 'infer', 'single_infer', 'local_cluster', 'local_cluster_train', "
+            "'local_cluster_infer', 'cluster', "
             "'cluster_train' or 'cluster_infer', got 'trainn'; did you mean 'train'?",
         ),
         (
