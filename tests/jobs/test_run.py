@@ -450,7 +450,8 @@ def test_a_label_among_the_dense_slots_is_no_feed(job):
     job["dataset"][0] |= {"sparse_slots": "1 2 3", "dense_slots": "y:1 dense_feature:2"}
     run(write_job(job, Path("config.yaml")), "runner.train.save_inference_path=inf")
     manifest = json.loads(Path("inf/1/MANIFEST.json").read_text())
-    assert [feed["name"] for feed in manifest["feeds"]] == ["dense_feature", "1", "2", "3"]
+    feeds = [feed["name"] for feed in manifest["graphs"][0]["feeds"]]
+    assert feeds == ["dense_feature", "1", "2", "3"]
 
 
 def test_a_growing_table_shows_what_comes_and_goes(job, capsys):

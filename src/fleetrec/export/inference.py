@@ -51,6 +51,7 @@ from fleetrec.models.base import Model
 
 GRAPH = "model.onnx"
 NEEDED = ("onnx", "onnxscript")
+SAVE_INFERENCE = "save_inference_path"
 
 FillTable = Callable[[RowWriter, TableConfig], TableEntry]  # writes the rows of a table
 
@@ -63,6 +64,7 @@ class InferenceModel:
     inputs: Inputs
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
+    option: str = SAVE_INFERENCE  # why the model is exported, for messages
 
     def write(self, url: str | Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Publish a base of the live weights; ``rows`` are ids and rows of every table."""
@@ -129,7 +131,7 @@ class InferenceModel:
     def check_exportable(self) -> None:
         """Trace the model, so that a model that cannot be exported fails before training."""
         graph, names, example = self._traced()
-        with _exporting(self.model):
+        with _exporting(self.model, self.option):
             torch.export.export(graph, example, dynamic_shapes=self._dynamic_shapes(names))
 
     def convert(self) -> None:
@@ -144,7 +146,7 @@ class InferenceModel:
     def _converted(self) -> Any:  # an onnx.ModelProto; onnx is an extra
         """The ONNX model with the weights of the moment it was converted."""
         graph, names, example = self._traced()
-        with _exporting(self.model):
+        with _exporting(self.model, self.option):
             program = torch.onnx.export(
                 graph,
                 example,
@@ -200,16 +202,24 @@ class InferenceModel:
 
 
 def plan_inference(
-    model: Model, inputs: Inputs, *, feeds: Sequence[str], fetches: Sequence[str]
+    model: Model,
+    inputs: Inputs,
+    *,
+    feeds: Sequence[str],
+    fetches: Sequence[str],
+    option: str = SAVE_INFERENCE,
 ) -> InferenceModel:
-    """Check the names of feeds and fetches; an empty list means all."""
+    """Check the names of feeds and fetches; an empty list means all.
+
+    ``option`` is why the model is exported, for messages.
+    """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UnavailableError(
-            f"save_inference_path needs {' and '.join(missing)}: pip install 'fleetrec[onnx]', "
-            "or leave save_inference_path out"
+            f"{option} needs {' and '.join(missing)}: pip install 'fleetrec[onnx]', or leave "
+            f"{option} out"
         )
-    _check_sides(model)
+    _check_sides(model, option)
     outputs = list(_outputs(model, inputs))
     labels = {task.label for task in model.tasks}
     looked_up = [feature.feature for feature in model.embedding_collection().features]
@@ -245,6 +255,7 @@ def plan_inference(
         inputs=inputs,
         feeds=tuple(name for name in feeds or needed if name in needed),
         fetches=tuple(fetches or outputs),
+        option=option,
     )
 
 
@@ -285,7 +296,7 @@ class _Graph(nn.Module):
 
 
 @contextlib.contextmanager
-def _exporting(model: Model) -> Iterator[None]:
+def _exporting(model: Model, option: str) -> Iterator[None]:
     """Silence the exporter's warnings; report in one line why a model cannot be exported."""
     exporter_logger = logging.getLogger("torch.onnx")
     level = exporter_logger.level
@@ -297,14 +308,13 @@ def _exporting(model: Model) -> Iterator[None]:
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         raise ModelError(
-            f"{type(model).__module__}: the model cannot be exported for save_inference_path: "
-            f"{reason}"
+            f"{type(model).__module__}: the model cannot be exported for {option}: {reason}"
         ) from error
     finally:
         exporter_logger.setLevel(level)
 
 
-def _check_sides(model: Model) -> None:
+def _check_sides(model: Model, option: str) -> None:
     """Refuse a model that needs more than the samples: a request of an inference model has no more.
 
     The graph has one batch dimension, and the feeds are those of samples.
@@ -314,9 +324,9 @@ def _check_sides(model: Model) -> None:
     if further:
         raise ConfigError(
             [
-                f"save_inference_path: {type(model).__module__} looks up vectors of the side "
-                f"{', '.join(further)}, but an inference model gets samples only; leave "
-                "save_inference_path out"
+                f"{option}: {type(model).__module__} looks up vectors of the side "
+                f"{', '.join(further)}, but an inference model gets samples only; leave {option} "
+                "out"
             ]
         )
 

@@ -8,12 +8,14 @@ from typing import Any, Protocol
 from fleetrec.config.rules import Rule, RuleWhen
 from fleetrec.core import storage
 from fleetrec.core.progress import Progress
+from fleetrec.export.serving import ServingRequest
 from fleetrec.parallel.group import Group
 from fleetrec.train.context import RunContext
 from fleetrec.train.evaluate import PhaseEvaluation, write_result
+from fleetrec.train.inference_export import InferenceExport
 from fleetrec.train.pass_plan import last_pass_index
 from fleetrec.train.rule_state import RuleState, RuleStateFile
-from fleetrec.train.saver import InferenceExport, Saver, SaveRequest
+from fleetrec.train.saver import Saver, SaveRequest
 
 logger = logging.getLogger(__name__)
 
@@ -187,6 +189,7 @@ class GroupRules:
             do: Callable[[Rule, Progress], None] = {
                 "checkpoint": self._save,
                 "delta": self._save,
+                "serving": self._serve,
                 "inference": self._export,
                 "evaluate": self._evaluate,
                 "early_stop": self._end_early,
@@ -213,6 +216,29 @@ class GroupRules:
                 is_replaceable=is_best,
                 prune_path=self._expand_folder(rule.path),
                 keep=rule.keep,
+            )
+        )
+
+    def _serve(self, rule: Rule, progress: Progress) -> None:
+        assert rule.serving is not None
+        event_time = self.state.event_time or 0
+        request = ServingRequest(
+            url=storage.join(self._expand(rule.serving.path, progress)),
+            kind=rule.serving.kind,
+            id=progress.step if rule.serving.id_by == "step" else event_time,
+            event_time=event_time,
+            monitor=_flat(self._pass_metrics),
+        )
+        self._actions.saver.serve(
+            SaveRequest(
+                url=storage.join(self._expand(rule.path, progress)),
+                progress=progress,
+                metrics=dict(self._pass_metrics),
+                rules=self.state.to_dict(),
+                is_delta=True,
+                prune_path=self._expand_folder(rule.path),
+                keep=rule.keep,
+                serving=request,
             )
         )
 
@@ -267,6 +293,11 @@ class GroupRules:
 
     def _expand_folder(self, template: str) -> str:
         return template.replace("{folder}", str(self._context.folder.path))
+
+
+def _flat(metrics: Metrics) -> dict[str, float]:
+    """Return the metrics of the last phase."""
+    return dict(list(metrics.values())[-1]) if metrics else {}
 
 
 def _is_pass_start(progress: Progress) -> bool:
