@@ -161,7 +161,9 @@ TESTED_ELSEWHERE = {
     "embedding/record.py": "unit/embedding/test_saved_store.py",
     "embedding/snapshot.py": "unit/embedding/test_saved_store.py",
     "embedding/table.py": "contract/test_stores.py",
+    "export/manifest.py": "golden/test_inference_manifest.py",
     "export/predictor.py": "contract/test_models.py",
+    "export/serving_tables.py": "contract/test_sequence_model.py",
     "features": "contract/test_features.py",
     "fleet": "unit/fleet/test_fleet_program.py",
     "launch": "contract/test_launchers.py",
@@ -187,6 +189,7 @@ TESTED_ELSEWHERE = {
     "server/__main__.py": "unit/server/test_server_main.py",
     "server/wire.py": "property/test_server_wire.py",
     "tasks": "contract/test_tasks.py",
+    "train/inference_export.py": "jobs/test_run.py",
     "train/observers.py": "unit/cli/test_observers.py",
     "train/pass_report.py": "unit/train/test_loop.py",
     "train/phase.py": "unit/train/test_start.py",
@@ -363,7 +366,10 @@ def test_launchers_load_no_torch() -> None:
 
 
 def test_a_predictor_needs_no_torch() -> None:
-    assert "torch" not in modules_after("import fleetrec.export.predictor")
+    names = ("predictor", "follower", "done_files")
+    assert "torch" not in modules_after(
+        "\n".join(f"import fleetrec.export.{name}" for name in names)
+    )
 
 
 def test_test_files_have_names_of_their_own():

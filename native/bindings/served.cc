@@ -50,6 +50,13 @@ void bind_served(nb::class_<Table>& table) {
           },
           "ids"_a.noconvert(), "rows"_a.noconvert())
       .def(
+          "remove",
+          [](Table& self, const Ids& ids) {
+            const nb::gil_scoped_release released;
+            return remove_rows(self, to_span(ids));
+          },
+          "ids"_a.noconvert())
+      .def(
           "check_held",
           [](const Table& self, const Ids& ids) {
             const nb::gil_scoped_release released;

@@ -77,6 +77,16 @@ void write_rows(Table& table, std::span<const std::int64_t> ids, std::span<const
   }
 }
 
+std::size_t remove_rows(Table& table, std::span<const std::int64_t> ids) {
+  const std::lock_guard lock(table.mutex());
+  std::size_t num_removed = 0;
+  for (const std::int64_t signed_id : ids) {
+    const std::uint64_t id = to_id(signed_id);
+    if (table.is_in_range(id) && table.remove(id, table.place(id))) ++num_removed;
+  }
+  return num_removed;
+}
+
 void count_impressions(Table& table, const Impressions& impressions) {
   const std::size_t size = impressions.ids.size();
   if (impressions.shows.size() != size || impressions.clicks.size() != size) {

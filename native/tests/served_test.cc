@@ -156,6 +156,20 @@ TEST(rows_are_written_as_they_are_given) {
   CHECK(read(*table, ids, Missing::kAbsent).weights == weights);
 }
 
+TEST(rows_are_removed_without_a_trace) {
+  for (const auto& table : two_tables()) {
+    const std::vector<std::int64_t> ids{4, 9, 11};
+    write_rows(*table, ids, std::vector<float>(ids.size() * kDim, 1.0f));
+    CHECK(remove_rows(*table, std::vector<std::int64_t>{9, 9, 12, -1}) == 1);
+    CHECK(table->size() == 2);
+    CHECK((read(*table, ids, Missing::kAbsent).is_there == std::vector<std::uint8_t>{1, 0, 1}));
+    for (const Bucket& bucket : table->buckets()) CHECK(bucket.tombstones.empty());
+    write_rows(*table, std::vector<std::int64_t>{9}, std::vector<float>{7, 8, 9});
+    const Read again = read(*table, {9}, Missing::kAbsent);
+    CHECK((again.weights == std::vector<float>{7, 8, 9}));
+  }
+}
+
 TEST(ids_of_other_processes_are_refused) {
   TableOptions options;
   options.dim = kDim;

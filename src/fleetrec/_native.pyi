@@ -526,6 +526,12 @@ class Table:
     def write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32]) -> None:
         """Set the weights of rows, creating missing ones; optimizer state does not change."""
 
+    def remove(self, ids: npt.NDArray[np.int64]) -> int:
+        """Remove rows without a trace in the next delta. Returns the number of removed rows.
+
+        This is for copies of a table; see ``evict``. Ids without a row are skipped.
+        """
+
     def check_held(self, ids: npt.NDArray[np.int64]) -> None:
         """Raise ValueError for an id out of range or in a bucket that is not held here."""
 

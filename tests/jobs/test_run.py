@@ -122,7 +122,7 @@ def test_an_edited_model_of_a_copied_workspace_is_the_one_that_runs(tmp_path):
     config.write_text(config.read_text().replace('fleetrec.models.rank.dnn"', f'{tmp_path}/mine"'))
     run(config, "mode=single_cpu_train", "runner.single_cpu_train.epochs=1")
     manifest = json.loads(Path("inference_dnn/0/MANIFEST.json").read_text())
-    assert manifest["fetches"] == ["logit", "mine"]
+    assert manifest["graphs"][0]["fetches"] == ["logit", "mine"]
 
 
 def test_a_yaml_elsewhere_uses_the_model_of_the_package(tmp_path):
@@ -142,10 +142,11 @@ def test_two_files_called_model_py_do_not_collide(job):
         phase["model"] = f"{folder}/model.py"
     job["runner"][0] |= {"phases": ["learn", "judge"], "save_inference_path": "inf", "epochs": 1}
     run(write_job(job, Path("config.yaml")))
-    fetches = {
-        phase: json.loads(Path("inf/0", phase, "MANIFEST.json").read_text())["fetches"][0]
+    manifests = {
+        phase: json.loads(Path("inf/0", phase, "MANIFEST.json").read_text())
         for phase in ("learn", "judge")
     }
+    fetches = {phase: found["graphs"][0]["fetches"][0] for phase, found in manifests.items()}
     assert fetches == {"learn": "first", "judge": "second"}
 
 
@@ -449,7 +450,8 @@ def test_a_label_among_the_dense_slots_is_no_feed(job):
     job["dataset"][0] |= {"sparse_slots": "1 2 3", "dense_slots": "y:1 dense_feature:2"}
     run(write_job(job, Path("config.yaml")), "runner.train.save_inference_path=inf")
     manifest = json.loads(Path("inf/1/MANIFEST.json").read_text())
-    assert [feed["name"] for feed in manifest["feeds"]] == ["dense_feature", "1", "2", "3"]
+    feeds = [feed["name"] for feed in manifest["graphs"][0]["feeds"]]
+    assert feeds == ["dense_feature", "1", "2", "3"]
 
 
 def test_a_growing_table_shows_what_comes_and_goes(job, capsys):

@@ -18,7 +18,7 @@ from fleetrec.checkpoint.staging import MANIFEST, ROOT_KEY, Staging
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, FleetRecError, MissingFileError
 
-FORMAT_VERSIONS = MappingProxyType({"checkpoint": 2, "inference model": 1})
+FORMAT_VERSIONS = MappingProxyType({"checkpoint": 2, "inference model": 2})
 
 # Writes files with their own checksums; returns their entry in the manifest.
 Fill = Callable[[Staging], Mapping[str, Any]]
@@ -56,7 +56,7 @@ class Folder:
             content = storage.read_bytes(url)
         except MissingFileError as error:
             raise MissingFileError(f"{error}{self._hint()}") from error
-        if _describe(content) != self.files[name]:
+        if describe(content) != self.files[name]:
             raise CheckpointError(f"{where}: damaged: size or checksum is not as in {MANIFEST}")
         return content
 
@@ -107,32 +107,51 @@ def _fill(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
     more = {} if fill is None else fill(staging)
-    files = {name: _describe(content) for name, content in contents.items()}
+    files = {name: describe(content) for name, content in contents.items()}
     written = storage.sizes_below(staging.url)
-    lost = sorted(name for name in files if written.get(name) != files[name]["bytes"])
-    if lost:
-        raise CheckpointError(
-            f"{storage.shown(staging.url)}: {lost[0]} is gone; does another process write "
-            f"{storage.shown(staging.target)} too?"
-        )
-    for name, num_bytes in written.items():
-        files.setdefault(name, {"bytes": num_bytes})
+    found = {name: {"bytes": num_bytes} for name, num_bytes in written.items()}
+    _check_written(staging, found, files)
+    for name, entry in found.items():
+        files.setdefault(name, entry)
     version = FORMAT_VERSIONS[meta["kind"]]
     return {"format_version": version, **_finite({**meta, **more}), "files": files}
 
 
 def publish_folder(
-    staging: Staging, *, contents: Mapping[str, bytes], meta: Mapping[str, Any]
+    staging: Staging,
+    *,
+    contents: Mapping[str, bytes],
+    meta: Mapping[str, Any],
+    written: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
-    """Write files into a staging folder, then publish all that is there with a manifest."""
+    """Write files into a staging folder, then publish all that is there with a manifest.
+
+    ``written`` has the entries (see ``describe``) of files that are there already.
+    """
     for name, content in contents.items():
         storage.write_bytes(storage.join(staging.url, name), content)
     files: dict[str, Any] = {
         name: {"bytes": num_bytes} for name, num_bytes in storage.sizes_below(staging.url).items()
     }
-    files |= {name: _describe(content) for name, content in contents.items()}
+    files |= {name: describe(content) for name, content in contents.items()}
+    _check_written(staging, files, written)
+    files |= {name: dict(entry) for name, entry in written.items()}
     version = FORMAT_VERSIONS[meta["kind"]]
     staging.publish({"format_version": version, **_finite(meta), "files": files})
+
+
+def _check_written(
+    staging: Staging,
+    found: Mapping[str, Mapping[str, Any]],
+    written: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Check that the files that were written are there."""
+    for name, entry in sorted(written.items()):
+        if name not in found or found[name]["bytes"] != entry["bytes"]:
+            raise CheckpointError(
+                f"{storage.shown(staging.url)}: {name} is gone; does another process write "
+                f"{storage.shown(staging.target)} too?"
+            )
 
 
 def open_folder(url: str | Path, *, kind: str) -> Folder:
@@ -177,7 +196,8 @@ def published_names(url: str | Path) -> list[str]:
     return [name for name in names if is_published(storage.join(url, name))]
 
 
-def _describe(content: bytes) -> dict[str, Any]:
+def describe(content: bytes) -> dict[str, Any]:
+    """Return the entry of a file in the manifest."""
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 

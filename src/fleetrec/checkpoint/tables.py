@@ -46,11 +46,13 @@ def _records(folder: Folder, part: str) -> dict[str, TableRecord]:
 def _chain(folder: Folder, part: str, name: str, record: TableRecord) -> Chain:
     """Follow a delta back to its base."""
     urls: list[str] = []
+    fingerprints: list[str] = []
     last = record
     while True:
         where = table_folder(part, name)
         folder.check_sizes(where)
         urls.insert(0, folder.url_of(where))
+        fingerprints.insert(0, last.fingerprint)
         if last.parent is None:
             break
         folder, before = _parent(folder, part, name, last.parent)
@@ -59,7 +61,7 @@ def _chain(folder: Folder, part: str, name: str, record: TableRecord) -> Chain:
                 f"{storage.shown(urls[0])}: damaged: its parent is not older than itself"
             )
         last = before
-    return Chain(urls=tuple(urls), fingerprint=record.fingerprint)
+    return Chain(urls=tuple(urls), fingerprint=record.fingerprint, fingerprints=tuple(fingerprints))
 
 
 def _parent(

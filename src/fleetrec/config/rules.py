@@ -1,8 +1,8 @@
 """Rules of a training run: when it saves, evaluates and stops; where it resumes from."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fleetrec.config.options import Options, Url
 
@@ -18,7 +18,7 @@ RuleWhen = Literal[
     "stop",
     "end",
 ]
-RuleAction = Literal["checkpoint", "delta", "inference", "evaluate", "early_stop"]
+RuleAction = Literal["checkpoint", "delta", "serving", "inference", "evaluate", "early_stop"]
 
 
 class Rule(Options):
@@ -37,6 +37,8 @@ class Rule(Options):
 
     - ``checkpoint``: save a checkpoint; with ``metric``, only if the last evaluation is the best;
     - ``delta``: save what has changed since the last checkpoint;
+    - ``serving``: the same, unless a checkpoint of this moment is there, and publish a serving
+      model of it, as ``serving`` says;
     - ``inference``: save an inference model;
     - ``evaluate``: evaluate the model, and write the metrics to ``path`` if there is one;
     - ``early_stop``: end the run if ``metric`` has not improved in ``patience`` evaluations.
@@ -56,6 +58,27 @@ class Rule(Options):
     metric: str | None = None
     minimize: bool = False
     patience: int = Field(default=0, ge=0)
+    serving: "ServingRule | None" = None
+
+    @model_validator(mode="after")
+    def _check_serving(self) -> Self:
+        if (self.do == "serving") != (self.serving is not None):
+            raise ValueError("serving: is for the action 'serving', which needs it")
+        return self
+
+
+class ServingRule(Options):
+    """The serving models of a rule.
+
+    ``path`` is where they go, a template as in ``Rule``; ``folder`` is where the done files are.
+    Ids in the done files are ``id_by``: steps, or event times in seconds. The first model of a run
+    is a base, whatever ``kind`` says.
+    """
+
+    path: str
+    folder: str
+    kind: Literal["base", "delta"] = "delta"
+    id_by: Literal["step", "event_time"] = "event_time"
 
 
 class ResumeOptions(Options):

@@ -72,6 +72,7 @@ class Chain:
 
     urls: tuple[str, ...]
     fingerprint: str | None = None  # of the last, where it is known
+    fingerprints: tuple[str, ...] = ()  # of each, where they are known
 
     @property
     def name(self) -> str:

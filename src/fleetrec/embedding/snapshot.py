@@ -32,24 +32,38 @@ def live_rows(chain: Chain) -> Iterator[Columns]:
     them in older ones: a base is never in memory as a whole.
     """
     with chain.local() as local:
-        yield from _live_rows(local)
+        with checkpoint_errors():
+            first = local.directories[0]
+            _check_kind(first, open_shards(first)[0])
+        for kind, columns in _newest_first(local):
+            if kind == "rows":
+                yield columns
 
 
-def _live_rows(chain: Chain) -> Iterator[Columns]:
+def changed_rows(chain: Chain) -> Iterator[tuple[str, Columns]]:
+    """Yield what has changed in deltas that follow each other: ``rows``, and ``tombstones``.
+
+    An id is in the blocks of the last delta that names it, and in no other. There it may be among
+    the tombstones and among the rows: then it was removed first, and has a row.
+    """
+    with chain.local() as local:
+        yield from _newest_first(local)
+
+
+def _newest_first(chain: Chain) -> Iterator[tuple[str, Columns]]:
+    """Yield the blocks of all snapshots but candidates, without ids of newer snapshots."""
     newer_N: IdArray = np.zeros(0, np.uint64)
     expected = chain.fingerprint
     for place, directory in reversed(list(enumerate(chain.directories))):
         seen: list[IdArray] = []
         with checkpoint_errors():
             shards = open_shards(directory)
-            _check_kind(directory, shards[0], is_first=place == 0)
             for kind, columns in _blocks(shards):
                 if kind == "candidates":
                     continue
                 if place > 0:
                     seen.append(columns["ids"])
-                if kind == "rows":
-                    yield _without(columns, newer_N)
+                yield kind, _without(columns, newer_N)
         _check_fingerprint(directory, shards, expected)
         newer_N = np.unique(np.concatenate([newer_N, *seen]))
         expected = to_hex(shards[0].header["parent_fingerprint"])
@@ -136,8 +150,8 @@ def _shards_of(shards: list[ShardFile], ids: Collection[int]) -> list[ShardFile]
     ]
 
 
-def _check_kind(directory: Path, shard: ShardFile, *, is_first: bool) -> None:
-    if is_first and shard.header["kind"] != "base":
+def _check_kind(directory: Path, shard: ShardFile) -> None:
+    if shard.header["kind"] != "base":
         raise CheckpointError(
             f"{directory}: is a delta, which is no table by itself; name its checkpoint instead"
         )

@@ -1,7 +1,8 @@
-"""A trained model as files that need no model code: an ONNX graph, frozen tables, and names.
+"""A trained model as files that need no model code: an ONNX graph, rows of tables, and names.
 
 Tables are not part of the graph, because they grow and are large: the inputs of the graph are
 looked-up vectors, and the manifest describes the lookups. docs/formats/inference.md has the format.
+``export/serving.py`` publishes models that are made of checkpoints.
 """
 
 # Shape suffixes: B samples.
@@ -13,25 +14,46 @@ import functools
 import importlib.util
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fleetrec.checkpoint.folder import write_folder
-from fleetrec.checkpoint.tensors import encode_tensors
+from fleetrec.checkpoint.folder import describe, publish_folder
+from fleetrec.checkpoint.staging import Staging
 from fleetrec.core.batch import SAMPLE, Batch, Inputs
 from fleetrec.core.cursor import Cursor
-from fleetrec.core.errors import ConfigError, ModelError, UnavailableError
+from fleetrec.core.errors import (
+    CheckpointError,
+    ConfigError,
+    FleetRecError,
+    ModelError,
+    UnavailableError,
+)
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import LookupGroup
+from fleetrec.embedding.table import TableConfig
+from fleetrec.export.manifest import (
+    MODEL,
+    FeedEntry,
+    GraphEntry,
+    GroupEntry,
+    ModelManifest,
+    PooledEntry,
+    SequenceEntry,
+    TableEntry,
+)
+from fleetrec.export.row_files import RowWriter
 from fleetrec.models.base import Model
 
-KIND = "inference model"
 GRAPH = "model.onnx"
 NEEDED = ("onnx", "onnxscript")
+SAVE_INFERENCE = "save_inference_path"
+
+FillTable = Callable[[RowWriter, TableConfig], TableEntry]  # writes the rows of a table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,36 +64,74 @@ class InferenceModel:
     inputs: Inputs
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
+    option: str = SAVE_INFERENCE  # why the model is exported, for messages
 
     def write(self, url: str | Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Publish graph, tables and manifest; ``rows`` are ids and rows of every table."""
-        collection = self.model.embedding_collection()
-        tables = {f"tables/{name}": rows[name] for name in collection.tables}
-        write_folder(
-            url,
-            contents={GRAPH: self._onnx(), **encode_tensors(tables)},
-            meta={
-                "kind": KIND,
-                "feeds": [self._feed(name) for name in self.feeds],
-                "fetches": list(self.fetches),
-                "groups": [_group(key, group) for key, group in collection.groups.items()],
-                "hashed": {
-                    name: table.num_rows
-                    for name, table in collection.tables.items()
-                    if table.out_of_range == "hash"
-                },
-            },
+        """Publish a base of the live weights; ``rows`` are ids and rows of every table."""
+
+        def fill(writer: RowWriter, table: TableConfig) -> TableEntry:
+            columns = {name: tensor.numpy() for name, tensor in rows[table.name].items()}
+            writer.add(columns["ids"].view(np.uint64), columns["rows"])
+            return writer.finish(content="all", hashed_into=hashed_into(table))
+
+        self.publish(url, ModelManifest(type="base", graphs=(), tables={}), fill=fill)
+
+    def publish(
+        self,
+        url: str | Path,
+        manifest: ModelManifest,
+        *,
+        fill: FillTable,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> ModelManifest:
+        """Publish a model; returns its complete manifest.
+
+        Args:
+            url: Where it goes, in place of a folder that is there.
+            manifest: Type, version, parent and source of the model.
+            fill: Writes the rows of one table.
+            weights: The dense network by name of the variable; None: as it is now.
+        """
+        graph = self.encode_graph(weights)
+        staging = Staging.create(url)
+        try:
+            tables: dict[str, TableEntry] = {}
+            files = {GRAPH: describe(graph)}
+            for name, table in self.model.embedding_collection().tables.items():
+                writer = RowWriter(staging, name, dim=table.dim)
+                tables[name] = fill(writer, table)
+                files |= writer.files
+            complete = manifest.model_copy(
+                update={"graphs": (self._graph_entry(),), "tables": tables}
+            ).with_fingerprint(files)
+            publish_folder(
+                staging, contents={GRAPH: graph}, meta=complete.to_plain(), written=files
+            )
+        except BaseException:
+            with contextlib.suppress(FleetRecError):  # the first error is the one to show
+                staging.discard()
+            raise
+        return complete
+
+    def _graph_entry(self) -> GraphEntry:
+        groups = self.model.embedding_collection().groups
+        return GraphEntry(
+            name=MODEL,
+            file=GRAPH,
+            feeds=tuple(map(self._feed, self.feeds)),
+            fetches=self.fetches,
+            groups=tuple(_group(key, group) for key, group in groups.items()),
         )
 
-    def _feed(self, name: str) -> dict[str, Any]:
+    def _feed(self, name: str) -> FeedEntry:
         if name in self.inputs.dense:
-            return {"name": name, "kind": "dense", "shape": list(self.inputs.dense[name])}
-        return {"name": name, "kind": "ids"}
+            return FeedEntry(name=name, kind="dense", shape=tuple(self.inputs.dense[name]))
+        return FeedEntry(name=name, kind="ids")
 
     def check_exportable(self) -> None:
         """Trace the model, so that a model that cannot be exported fails before training."""
         graph, names, example = self._traced()
-        with _exporting(self.model):
+        with _exporting(self.model, self.option):
             torch.export.export(graph, example, dynamic_shapes=self._dynamic_shapes(names))
 
     def convert(self) -> None:
@@ -86,7 +146,7 @@ class InferenceModel:
     def _converted(self) -> Any:  # an onnx.ModelProto; onnx is an extra
         """The ONNX model with the weights of the moment it was converted."""
         graph, names, example = self._traced()
-        with _exporting(self.model):
+        with _exporting(self.model, self.option):
             program = torch.onnx.export(
                 graph,
                 example,
@@ -100,18 +160,28 @@ class InferenceModel:
         assert program is not None
         return program.model_proto
 
-    def _onnx(self) -> bytes:
-        """Return the ONNX model with the weights of this moment."""
+    def encode_graph(self, weights: Mapping[str, Tensor] | None = None) -> bytes:
+        """Return the ONNX model with some weights by name, or those of this moment."""
+        import onnx
         import onnx.numpy_helper
 
-        converted = self._converted
-        weights = {f"{_Graph.PREFIX}{name}": w for name, w in self.model.state_dict().items()}
-        for initializer in converted.graph.initializer:
-            weight = weights.get(initializer.name)
-            if weight is not None:  # the others are constants of the network
-                array = weight.detach().cpu().numpy()
-                initializer.CopyFrom(onnx.numpy_helper.from_array(array, initializer.name))
-        return bytes(converted.SerializeToString())
+        filled = onnx.ModelProto()  # threads may encode at the same time
+        filled.CopyFrom(self._converted)
+        variables = self.model.state_dict()
+        for initializer in filled.graph.initializer:
+            name = initializer.name.removeprefix(_Graph.PREFIX)
+            if name == initializer.name or name not in variables:
+                continue  # a constant of the network
+            weight = (variables if weights is None else weights).get(name)
+            if weight is None or weight.shape != variables[name].shape:
+                found = "no such variable" if weight is None else f"{list(weight.shape)}"
+                raise CheckpointError(
+                    f"variable {name}: expected the shape {list(variables[name].shape)}, found "
+                    f"{found}"
+                )
+            array = weight.detach().cpu().numpy()
+            initializer.CopyFrom(onnx.numpy_helper.from_array(array, initializer.name))
+        return bytes(filled.SerializeToString())
 
     def _traced(self) -> tuple["_Graph", list[str], tuple[Tensor, ...]]:
         """Return the model as a graph of plain tensors, their names, and an example of them."""
@@ -132,16 +202,24 @@ class InferenceModel:
 
 
 def plan_inference(
-    model: Model, inputs: Inputs, *, feeds: Sequence[str], fetches: Sequence[str]
+    model: Model,
+    inputs: Inputs,
+    *,
+    feeds: Sequence[str],
+    fetches: Sequence[str],
+    option: str = SAVE_INFERENCE,
 ) -> InferenceModel:
-    """Check the names of feeds and fetches; an empty list means all."""
+    """Check the names of feeds and fetches; an empty list means all.
+
+    ``option`` is why the model is exported, for messages.
+    """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UnavailableError(
-            f"save_inference_path needs {' and '.join(missing)}: pip install 'fleetrec[onnx]', "
-            "or leave save_inference_path out"
+            f"{option} needs {' and '.join(missing)}: pip install 'fleetrec[onnx]', or leave "
+            f"{option} out"
         )
-    _check_sides(model)
+    _check_sides(model, option)
     outputs = list(_outputs(model, inputs))
     labels = {task.label for task in model.tasks}
     looked_up = [feature.feature for feature in model.embedding_collection().features]
@@ -177,6 +255,7 @@ def plan_inference(
         inputs=inputs,
         feeds=tuple(name for name in feeds or needed if name in needed),
         fetches=tuple(fetches or outputs),
+        option=option,
     )
 
 
@@ -217,7 +296,7 @@ class _Graph(nn.Module):
 
 
 @contextlib.contextmanager
-def _exporting(model: Model) -> Iterator[None]:
+def _exporting(model: Model, option: str) -> Iterator[None]:
     """Silence the exporter's warnings; report in one line why a model cannot be exported."""
     exporter_logger = logging.getLogger("torch.onnx")
     level = exporter_logger.level
@@ -229,14 +308,13 @@ def _exporting(model: Model) -> Iterator[None]:
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         raise ModelError(
-            f"{type(model).__module__}: the model cannot be exported for save_inference_path: "
-            f"{reason}"
+            f"{type(model).__module__}: the model cannot be exported for {option}: {reason}"
         ) from error
     finally:
         exporter_logger.setLevel(level)
 
 
-def _check_sides(model: Model) -> None:
+def _check_sides(model: Model, option: str) -> None:
     """Refuse a model that needs more than the samples: a request of an inference model has no more.
 
     The graph has one batch dimension, and the feeds are those of samples.
@@ -246,9 +324,9 @@ def _check_sides(model: Model) -> None:
     if further:
         raise ConfigError(
             [
-                f"save_inference_path: {type(model).__module__} looks up vectors of the side "
-                f"{', '.join(further)}, but an inference model gets samples only; leave "
-                "save_inference_path out"
+                f"{option}: {type(model).__module__} looks up vectors of the side "
+                f"{', '.join(further)}, but an inference model gets samples only; leave {option} "
+                "out"
             ]
         )
 
@@ -263,24 +341,29 @@ def _outputs(model: Model, inputs: Inputs) -> dict[str, Tensor]:
     return outputs
 
 
-def _group(key: str, group: LookupGroup) -> dict[str, Any]:
-    return {
-        "input": key,
-        "dim": group.dim,
-        "features": [
-            {"feature": f.feature, "table": f.table, "combiner": f.combiner} for f in group.pooled
-        ],
-        "sequences": [
-            {
-                "input": f.sequence_input,
-                "lengths": f.lengths_input,
-                "feature": f.feature,
-                "table": f.table,
-                "max_length": f.max_length,
-            }
+def hashed_into(table: TableConfig) -> int | None:
+    """Return the number of rows that ids are hashed into; None: they are not hashed."""
+    return table.num_rows if table.out_of_range == "hash" else None
+
+
+def _group(key: str, group: LookupGroup) -> GroupEntry:
+    return GroupEntry(
+        input=key,
+        dim=group.dim,
+        features=tuple(
+            PooledEntry(feature=f.feature, table=f.table, combiner=f.combiner) for f in group.pooled
+        ),
+        sequences=tuple(
+            SequenceEntry(
+                input=f.sequence_input,
+                lengths=f.lengths_input,
+                feature=f.feature,
+                table=f.table,
+                max_length=f.max_length,
+            )
             for f in group.sequences
-        ],
-    }
+        ),
+    )
 
 
 def _no_ids(num_samples: int) -> KeyedJagged:

@@ -1,41 +1,106 @@
 """Run an inference model: no torch, no model code."""
 
-# Shape suffixes: B samples, N ids, L longest list, F features of a group, D width of a row.
-
+import dataclasses
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from safetensors.numpy import load
 
-from fleetrec._native import fold_ids
-from fleetrec.checkpoint.folder import open_folder
-from fleetrec.core.errors import DataError, UnavailableError
-from fleetrec.export.id_lists import Array, Feed, IdLists, Weights
+from fleetrec.checkpoint.folder import Folder
+from fleetrec.core.errors import CheckpointError, DataError, UnavailableError
+from fleetrec.export.id_lists import Array, Feed, Weights, keyed_ids
+from fleetrec.export.manifest import GraphEntry, ModelManifest, VersionEntry, open_model
+from fleetrec.export.serving_tables import PreparedTables, ServingTables
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Version:
+    """The dense network of a version, and its manifest."""
+
+    manifest: ModelManifest
+    session: Any  # of onnxruntime, which is an extra
+    inputs: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreparedDelta:
+    """A delta that has been read and checked, for ``Predictor.apply``."""
+
+    version: _Version
+    tables: PreparedTables
 
 
 class Predictor:
     """Runs an inference model, loaded from a path or a URL.
 
     Dense feeds are arrays [B, ...]; id feeds are one list of ids per sample, or an array [B, n].
-    The vector of an unknown id is zeros.
+    The vector of an unknown id is zeros. Threads may share one: an answer is that of one version,
+    also while a delta is applied.
     """
 
     def __init__(self, url: str | Path) -> None:
-        folder = open_folder(url, kind="inference model")
-        self.feeds: dict[str, dict[str, Any]] = {f["name"]: f for f in folder.meta["feeds"]}
-        self.fetches: list[str] = folder.meta["fetches"]
-        self._groups: list[dict[str, Any]] = folder.meta["groups"]
-        self._session = _session(folder.read_bytes("model.onnx"))
-        self._graph_inputs = {node.name for node in self._session.get_inputs()}
-        names = {f["table"] for group in self._groups for f in _features(group)}
-        hashed: dict[str, int] = folder.meta.get("hashed", {})
-        self._tables = {
-            name: _Table(load(folder.read_bytes(f"tables/{name}.safetensors")), hashed.get(name))
-            for name in names
-        }
+        folder, manifest = open_model(url)
+        if manifest.type != "base":
+            raise CheckpointError(
+                f"{folder.name}: is a delta, which is no model by itself; load its base, then "
+                "apply it"
+            )
+        graph = manifest.graph()
+        self.feeds: dict[str, dict[str, Any]] = {feed.name: _feed(feed) for feed in graph.feeds}
+        self.fetches: list[str] = list(graph.fetches)
+        try:
+            self._tables = ServingTables(graph.groups, manifest.tables)
+        except (ValueError, KeyError) as error:
+            raise CheckpointError(f"{folder.name}: damaged: {error}") from error
+        self._lock = threading.Lock()
+        self._tables.apply(self._tables.prepare(folder, manifest))
+        self._version = _version(folder, manifest)
+
+    @property
+    def manifest(self) -> ModelManifest:
+        """The manifest of the version that answers."""
+        return self._version.manifest
+
+    @property
+    def version(self) -> VersionEntry | None:
+        """The id, key and day of the version that answers; None: it was published without."""
+        return self._version.manifest.version
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the version that answers."""
+        return self._version.manifest.fingerprint
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of all tables."""
+        with self._lock:
+            return len(self._tables)
+
+    def apply(self, delta: str | Path | PreparedDelta) -> None:
+        """Apply a delta of the loaded version; answers are those of the old or the new version.
+
+        Raises:
+            CheckpointError: The delta is damaged, or its parent is not the loaded version: nothing
+                has changed.
+        """
+        prepared = delta if isinstance(delta, PreparedDelta) else self.prepare(delta)
+        with self._lock:
+            _check_parent("the delta", prepared.version.manifest, self._version.manifest)
+            self._tables.apply(prepared.tables)
+            self._version = prepared.version
+
+    def prepare(self, url: str | Path) -> PreparedDelta:
+        """Read and check a delta of the loaded version, which takes longer than to apply it."""
+        folder, manifest = open_model(url)
+        loaded = self._version.manifest
+        _check_parent(folder.name, manifest, loaded)
+        _check_same_model(folder.name, manifest, loaded)
+        return PreparedDelta(
+            version=_version(folder, manifest), tables=self._tables.prepare(folder, manifest)
+        )
 
     def predict(
         self,
@@ -55,31 +120,23 @@ class Predictor:
             for name, feed in self.feeds.items()
             if feed["kind"] == "dense"
         }
-        lists = self._lists(feeds, weights or {})
-        for group in self._groups:
-            inputs |= self._look_up(group, lists)
+        names = [name for name, feed in self.feeds.items() if feed["kind"] == "ids"]
+        unknown = sorted((weights or {}).keys() - set(names))
+        if unknown:
+            raise DataError(f"weights are for feeds of ids, {names}; got some for {unknown}")
+        num_samples = len(next(iter(feeds.values())))
+        ids = keyed_ids(
+            {name: feeds[name] for name in names}, weights or {}, num_samples=num_samples
+        )
+        with self._lock:  # rows and network of one version
+            version = self._version
+            inputs |= self._tables.look_up(ids)
         lengths = {name: len(value) for name, value in inputs.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(f"all feeds must have the same number of samples, got {lengths}")
-        known = {name: value for name, value in inputs.items() if name in self._graph_inputs}
-        outputs = self._session.run(wanted, known)
+        known = {name: value for name, value in inputs.items() if name in version.inputs}
+        outputs = version.session.run(wanted, known)
         return dict(zip(wanted, outputs, strict=True))
-
-    def _lists(
-        self, feeds: Mapping[str, Feed], weights: Mapping[str, Weights]
-    ) -> dict[str, IdLists]:
-        num_samples = len(next(iter(feeds.values())))
-        names = [name for name, feed in self.feeds.items() if feed["kind"] == "ids"]
-        unknown = sorted(weights.keys() - set(names))
-        if unknown:
-            raise DataError(f"weights are for feeds of ids, {names}; got some for {unknown}")
-        lists = {name: IdLists.of(name, feeds[name], weights.get(name)) for name in names}
-        for name, some in lists.items():
-            if len(some.lengths_B) != num_samples:
-                raise DataError(
-                    f"feed {name!r} has {len(some.lengths_B)} samples, others {num_samples}"
-                )
-        return lists
 
     def _check_names(self, feeds: Mapping[str, Feed], fetches: Sequence[str]) -> None:
         if feeds.keys() != self.feeds.keys():
@@ -88,52 +145,39 @@ class Predictor:
         if unknown:
             raise DataError(f"no output is called {unknown}; known: {self.fetches}")
 
-    def _look_up(self, group: dict[str, Any], lists: Mapping[str, IdLists]) -> Mapping[str, Array]:
-        inputs: dict[str, Array] = {}
-        if group["features"]:
-            pooled = [
-                self._pool(feature, lists[feature["feature"]]) for feature in group["features"]
-            ]
-            inputs[group["input"]] = np.concatenate(pooled, axis=1)
-        for sequence in group.get("sequences", ()):
-            kept = lists[sequence["feature"]].last(sequence["max_length"])
-            longest = int(kept.lengths_B.max(initial=1))
-            x_BLD = np.zeros((len(kept.lengths_B), longest, group["dim"]), np.float32)
-            mask_BL = np.arange(longest) < kept.lengths_B[:, None]
-            x_BLD[mask_BL] = self._tables[sequence["table"]].rows(kept.ids_N)
-            inputs[sequence["input"]] = x_BLD
-            inputs[sequence["lengths"]] = kept.lengths_B
-        return inputs
 
-    def _pool(self, feature: dict[str, Any], lists: IdLists) -> Array:
-        rows_ND = self._tables[feature["table"]].rows(lists.ids_N)
-        vectors_BD = np.zeros((len(lists.lengths_B), rows_ND.shape[1]), np.float32)
-        np.add.at(vectors_BD, lists.samples_N, lists.scales_N(feature["combiner"]) * rows_ND)
-        return vectors_BD
+def _check_parent(name: str, delta: ModelManifest, loaded: ModelManifest) -> None:
+    if delta.parent is None:
+        raise CheckpointError(f"{name}: is a base, not a delta; load it with Predictor")
+    if delta.parent.fingerprint != loaded.fingerprint:
+        raise CheckpointError(
+            f"{name}: is a delta of the model with id {delta.parent.id}, fingerprint "
+            f"{delta.parent.fingerprint}, but the loaded one has {loaded.name}; apply the deltas "
+            "in between, or load the next base"
+        )
 
 
-class _Table:
-    """Frozen rows, ordered by id."""
+def _check_same_model(name: str, delta: ModelManifest, loaded: ModelManifest) -> None:
+    def shape(manifest: ModelManifest) -> tuple[Any, ...]:
+        tables = {n: (table.dim, table.hashed_into) for n, table in manifest.tables.items()}
+        return (manifest.graphs, tables)
 
-    def __init__(self, arrays: Mapping[str, Array], hashed_into: int | None) -> None:
-        self._ids = arrays["ids"].view(np.uint64)
-        self._rows = arrays["rows"]
-        self._hashed_into = hashed_into
-
-    def rows(self, ids_N: npt.NDArray[np.int64]) -> Array:
-        if self._hashed_into is not None:
-            ids_N = fold_ids(ids_N, num_rows=self._hashed_into)
-        found_ND = np.zeros((len(ids_N), self._rows.shape[1]), np.float32)
-        if len(self._ids):
-            wanted_N = ids_N.view(np.uint64)
-            at_N = np.searchsorted(self._ids, wanted_N).clip(max=len(self._ids) - 1)
-            known_N = self._ids[at_N] == wanted_N
-            found_ND[known_N] = self._rows[at_N[known_N]]
-        return found_ND
+    if shape(delta) != shape(loaded):
+        raise CheckpointError(
+            f"{name}: has other feeds, outputs or tables than the loaded model; load the next base"
+        )
 
 
-def _features(group: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*group["features"], *group.get("sequences", ())]
+def _version(folder: Folder, manifest: ModelManifest) -> _Version:
+    graph: GraphEntry = manifest.graph()
+    session = _session(folder.read_bytes(graph.file))
+    inputs = frozenset(node.name for node in session.get_inputs())
+    return _Version(manifest=manifest, session=session, inputs=inputs)
+
+
+def _feed(feed: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = feed.model_dump(mode="json", exclude_none=True)
+    return plain
 
 
 def _dense(feed: Feed, shape: Sequence[int], name: str) -> Array:

@@ -27,6 +27,7 @@ from fleetrec.train.checkpoints import read_phase
 from fleetrec.train.context import RunContext
 from fleetrec.train.evaluate import evaluate
 from fleetrec.train.events import Observer, Observers, StepInfo
+from fleetrec.train.inference_export import InferenceExport
 from fleetrec.train.loop import Loop
 from fleetrec.train.metrics import PassMetrics
 from fleetrec.train.observers import StatusObserver
@@ -35,7 +36,7 @@ from fleetrec.train.pass_report import PassReport
 from fleetrec.train.phase import Phase
 from fleetrec.train.rules import NoRules
 from fleetrec.train.run_folder import RunFolder
-from fleetrec.train.saver import InferenceExport, Saver, SaveRequest
+from fleetrec.train.saver import Saver, SaveRequest
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """What servers store for a worker with every step: its progress, and the buffers of its model."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from safetensors.torch import load, save
 from torch import Tensor, nn
@@ -32,3 +32,12 @@ def latest_progress(found: Iterable[bytes]) -> bytes:
     """Return the progress of the last step of a worker, of those stored with several models."""
     given = [one for one in found if one]
     return max(given, key=lambda one: Progress.from_bytes(one).step, default=b"")
+
+
+def progress_within(stored: Sequence[bytes], rank: int, progress: Progress) -> Progress | None:
+    """Return the progress of a worker in the pass of ``progress``; None if it has not begun."""
+    if progress.cursor is None or rank >= len(stored) or not stored[rank]:
+        return None
+    its = Progress.from_bytes(stored[rank])
+    is_within = its.pass_index == progress.pass_index and its.cursor is not None
+    return its if is_within else None

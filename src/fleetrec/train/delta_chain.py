@@ -29,6 +29,10 @@ class DeltaChain:
         """Append a published checkpoint."""
         self._urls = [*self._urls, url] if is_delta else [url]
 
+    def ends_in(self, url: str) -> bool:
+        """Return whether the next delta has the checkpoint at ``url`` as its parent."""
+        return bool(self._urls) and self._urls[-1] == url
+
     def load(self, urls: Iterable[str]) -> None:
         """Continue from a checkpoint that was loaded; ``urls`` are its base, deltas, and itself."""
         self._urls = list(urls)

@@ -9,12 +9,14 @@ from fleetrec.config.rules import Rule, RuleWhen
 from fleetrec.core import storage
 from fleetrec.core.event_time import day_after
 from fleetrec.core.progress import Progress
+from fleetrec.export.serving import ServingRequest
 from fleetrec.parallel.group import Group
 from fleetrec.train.context import RunContext
 from fleetrec.train.evaluate import PhaseEvaluation, write_result
+from fleetrec.train.inference_export import InferenceExport
 from fleetrec.train.pass_plan import PassPlan, PassSpec, last_pass, last_pass_index
 from fleetrec.train.rule_state import RuleState, RuleStateFile
-from fleetrec.train.saver import InferenceExport, Saver, SaveRequest
+from fleetrec.train.saver import Saver, SaveRequest
 
 logger = logging.getLogger(__name__)
 
@@ -198,6 +200,7 @@ class GroupRules:
             do: Callable[[Rule, Progress], None] = {
                 "checkpoint": self._save,
                 "delta": self._save,
+                "serving": self._serve,
                 "inference": self._export,
                 "evaluate": self._evaluate,
                 "early_stop": self._end_early,
@@ -224,6 +227,29 @@ class GroupRules:
                 is_replaceable=is_best,
                 prune_path=self._expand_folder(rule.path),
                 keep=rule.keep,
+            )
+        )
+
+    def _serve(self, rule: Rule, progress: Progress) -> None:
+        assert rule.serving is not None
+        event_time = self.state.event_time or 0
+        request = ServingRequest(
+            url=storage.join(self._expand(rule.serving.path, progress)),
+            kind=rule.serving.kind,
+            id=progress.step if rule.serving.id_by == "step" else event_time,
+            event_time=event_time,
+            monitor=_flat(self._pass_metrics),
+        )
+        self._actions.saver.serve(
+            SaveRequest(
+                url=storage.join(self._expand(rule.path, progress)),
+                progress=progress,
+                metrics=dict(self._pass_metrics),
+                rules=self.state.to_dict(),
+                is_delta=True,
+                prune_path=self._expand_folder(rule.path),
+                keep=rule.keep,
+                serving=request,
             )
         )
 
@@ -293,6 +319,11 @@ def _is_due_in_day(trigger: Trigger, spec: PassSpec) -> bool:
     if when == "days":
         return spec.ends_day
     return not spec.ends_day and spec.number % every == 0
+
+
+def _flat(metrics: Metrics) -> dict[str, float]:
+    """Return the metrics of the last phase."""
+    return dict(list(metrics.values())[-1]) if metrics else {}
 
 
 def _is_pass_start(progress: Progress) -> bool:

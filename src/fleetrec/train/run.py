@@ -11,7 +11,8 @@ from fleetrec.core import storage
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import ConfigError, LostRankError
 from fleetrec.core.progress import Progress
-from fleetrec.export.inference import InferenceModel, plan_inference
+from fleetrec.export.inference import SAVE_INFERENCE, InferenceModel, plan_inference
+from fleetrec.export.serving import ServingPublisher
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.stepper import StepResult
 from fleetrec.train.checkpoints import checkpoints_below, matching_phase, read_phase
@@ -21,6 +22,7 @@ from fleetrec.train.dump import open_dump
 from fleetrec.train.evaluate import PhaseEvaluation, evaluate
 from fleetrec.train.events import StepInfo
 from fleetrec.train.follow import Follow, Waiting
+from fleetrec.train.inference_export import InferenceExport
 from fleetrec.train.loop import Loop
 from fleetrec.train.pass_log import PassLog
 from fleetrec.train.pass_plan import Epochs, PassPlan
@@ -28,7 +30,7 @@ from fleetrec.train.pass_report import PassReport
 from fleetrec.train.phase import Phase, build_phase
 from fleetrec.train.rule_state import RuleState, RuleStateFile
 from fleetrec.train.rules import GroupRules, NoRules, RuleActions
-from fleetrec.train.saver import InferenceExport, Saver
+from fleetrec.train.saver import Saver
 from fleetrec.train.start import Start, Starter
 
 __all__ = ("Evaluation", "RunContext", "StoppedError", "Training")
@@ -119,7 +121,14 @@ class Training:
                 planned.convert()
             else:
                 planned.check_exportable()
-        self._saver = Saver(self._run, self._phases, rule_group, self._plan, self._context)
+        self._saver = Saver(
+            self._run,
+            self._phases,
+            rule_group,
+            self._plan,
+            self._context,
+            publisher=_publisher(self._run.rules, inference) if rule_group.is_chief else None,
+        )
         evaluation = None
         if self._run.evaluation is not None:
             evaluation = PhaseEvaluation(
@@ -142,21 +151,54 @@ class Training:
 
     def _plan_inference(self) -> Mapping[str, InferenceModel]:
         """Check feed and fetch names of the run."""
-        if not any(rule.do == "inference" for rule in self._run.rules):
+        if not any(rule.do in ("inference", "serving") for rule in self._run.rules):
             return {}
+        _check_serving(self._run)
+        is_written = any(rule.do == "inference" for rule in self._run.rules)
         options = self._run.inference
         return {
             phase.name: plan_inference(
-                phase.model, phase.loader.inputs, feeds=options.feeds, fetches=options.fetches
+                phase.model,
+                phase.loader.inputs,
+                feeds=options.feeds,
+                fetches=options.fetches,
+                option=SAVE_INFERENCE if is_written else "a rule for serving models",
             )
             for phase in self._phases
         }
 
 
+def _publisher(
+    rules: tuple[Rule, ...], models: Mapping[str, InferenceModel]
+) -> ServingPublisher | None:
+    """Return what publishes the serving models of a run; None: it has none."""
+    folders = {rule.serving.folder for rule in rules if rule.serving is not None}
+    if not folders:
+        return None
+    ((phase, model),) = models.items()
+    return ServingPublisher(model, phase=phase, folder=folders.pop())
+
+
+def _check_serving(run: RunOptions) -> None:
+    """Refuse serving models of several phases, or with done files in several folders."""
+    folders = {rule.serving.folder for rule in run.rules if rule.serving is not None}
+    if len(folders) > 1:
+        raise ConfigError([f"runner {run.name}: serving models need one folder of done files"])
+    if folders and len(run.phases) > 1:
+        raise ConfigError(
+            [
+                f"runner {run.name}: serving models are made of runs with one phase, this one has "
+                f"{len(run.phases)}"
+            ]
+        )
+
+
 def _check_storage(run: RunOptions) -> None:
     """Write to the URLs of a run before the first step, not after the last."""
     found = set()
-    for path in filter(None, (run.dump_path, *(rule.path for rule in run.rules))):
+    paths = [run.dump_path, *(rule.path for rule in run.rules)]
+    paths += [rule.serving.folder for rule in run.rules if rule.serving is not None]
+    for path in filter(None, paths):
         url = storage.parent_of(path)
         while "{" in url:  # its name is not known yet
             url = storage.parent_of(url)

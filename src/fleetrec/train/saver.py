@@ -1,4 +1,4 @@
-"""Saves checkpoints while training continues, and inference models."""
+"""Saves checkpoints while training continues, and publishes serving models of them."""
 
 import dataclasses
 import json
@@ -21,11 +21,11 @@ from fleetrec.core import storage
 from fleetrec.core.errors import FleetRecError, LostRankError
 from fleetrec.core.progress import Progress
 from fleetrec.embedding.record import TableRecord
-from fleetrec.export.inference import InferenceModel
+from fleetrec.export.serving import ServingPublisher, ServingRequest
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.on_chief import on_chief
 from fleetrec.parallel.state import StateCut
-from fleetrec.parallel.worker_payload import latest_progress
+from fleetrec.parallel.worker_payload import latest_progress, progress_within
 from fleetrec.train.checkpoints import model_name
 from fleetrec.train.context import RunContext
 from fleetrec.train.delta_chain import DeltaChain, has_deltas, prune
@@ -46,7 +46,8 @@ class SaveRequest:
 
     ``metrics`` and ``rules`` go into the manifest: what was measured so far, and what the rules
     have to remember. A checkpoint that ``is_replaceable`` never becomes the parent of a delta. Of
-    the checkpoints of the template ``prune_path`` the newest ``keep`` stay; 0: all.
+    the checkpoints of the template ``prune_path`` the newest ``keep`` stay; 0: all. ``serving`` is
+    the serving model to publish of it.
     """
 
     url: str
@@ -57,17 +58,18 @@ class SaveRequest:
     is_replaceable: bool = False
     prune_path: str = ""
     keep: int = 0
+    serving: ServingRequest | None = None
 
 
 @dataclasses.dataclass(kw_only=True)
 class _Write:
-    """A checkpoint that is being written."""
+    """A checkpoint that is being written, or one that a serving model is being made of."""
 
     request: SaveRequest
-    staging: Staging
-    cuts: Mapping[str, StateCut]
-    tensors: Mapping[str, Mapping[str, Tensor]]
-    meta: Mapping[str, Any]
+    staging: Staging | None = None
+    cuts: Mapping[str, StateCut] = dataclasses.field(default_factory=dict)
+    tensors: Mapping[str, Mapping[str, Tensor]] = dataclasses.field(default_factory=dict)
+    meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     error: BaseException | None = None
     thread: threading.Thread | None = None
 
@@ -87,14 +89,18 @@ class Saver:
         group: Group,
         plan: PassPlan,
         context: RunContext,
+        *,
+        publisher: ServingPublisher | None = None,
     ) -> None:
         self._run = run
+        self._publisher = publisher  # on the chief of a run that publishes serving models
         self._phases = phases
         self._group = group
         self._plan = plan
         self._context = context
         self._chain = DeltaChain(run.checkpoint_base_interval)
         self._saved: dict[str, Progress] = {}
+        self._served: tuple[str, str] | None = None  # the last serving model, its checkpoint
         self._last: str | None = None
         self._writing: _Write | None = None
         self._num_saves = 0
@@ -136,13 +142,39 @@ class Saver:
                 tensors[f"{phase.name}/{METRICS}"] = merged
         meta = self._meta(request) | self._worker_progress(by_worker, request.progress)
         writing = _Write(request=request, staging=staging, cuts=cuts, tensors=tensors, meta=meta)
+        same = {url: p for url, p in self._saved.items() if p == request.progress}
+        self._saved = {**same, request.url: request.progress}
+        self._last = request.url
+        self._start(writing)
+
+    def serve(self, request: SaveRequest) -> None:
+        """Save and let the thread publish the serving model of the request.
+
+        If a checkpoint of this very progress is there, the serving model is made of that one.
+        """
+        self.wait()
+        self._num_saves += 1
+        saved = on_chief(
+            self._group,
+            lambda: self._parent_at(request.progress) or "",
+            key=f"serve/{self._num_saves}",
+            pass_index=request.progress.pass_index,
+        )
+        if not saved:
+            self.save(request)
+        elif request.serving is not None and self._served != (request.serving.url, saved):
+            self._start(_Write(request=dataclasses.replace(request, url=saved)))
+
+    def _parent_at(self, progress: Progress) -> str | None:
+        """Return the checkpoint of this very progress that the next delta builds on."""
+        saved = self.last_saved(progress)
+        return saved if saved is not None and self._chain.ends_in(saved) else None
+
+    def _start(self, writing: _Write) -> None:
         writing.thread = threading.Thread(
             target=self._write, args=(writing,), name="fleetrec-save", daemon=True
         )
         self._writing = writing
-        same = {url: p for url, p in self._saved.items() if p == request.progress}
-        self._saved = {**same, request.url: request.progress}
-        self._last = request.url
         writing.thread.start()
 
     def poll(self) -> None:
@@ -159,10 +191,20 @@ class Saver:
         if writing.error is not None:
             self._saved.pop(writing.request.url, None)
             raise writing.error
-        epoch = last_pass_index(writing.request.progress)
-        if self._group.is_chief:
-            what = "best checkpoint" if writing.request.is_replaceable else "checkpoint"
-            self._context.observer.saved(what, writing.request.url, epoch=epoch)
+        self._report(writing)
+
+    def _report(self, writing: _Write) -> None:
+        request = writing.request
+        if request.serving is not None:
+            self._served = (request.serving.url, request.url)
+        if not self._group.is_chief:
+            return
+        epoch = last_pass_index(request.progress)
+        if writing.staging is not None:
+            what = "best checkpoint" if request.is_replaceable else "checkpoint"
+            self._context.observer.saved(what, request.url, epoch=epoch)
+        if request.serving is not None:
+            self._context.observer.saved("serving model", request.serving.url, epoch=epoch)
 
     def check_failed(self, *, timeout_s: float = PEER_TIMEOUT_S) -> None:
         """Raise the error of the thread, if it has failed and is not about a lost rank.
@@ -267,26 +309,34 @@ class Saver:
     def _write(self, writing: _Write) -> None:
         """Write and publish; runs in a thread of its own."""
         try:
-            self._write_and_publish(writing)
+            if writing.staging is not None:
+                self._write_and_publish(writing, writing.staging)
+            self._publish_serving(writing.request)
         except BaseException as error:  # noqa: BLE001 (raised again by the next call of the loop)
             writing.error = error
 
-    def _write_and_publish(self, writing: _Write) -> None:
+    def _publish_serving(self, request: SaveRequest) -> None:
+        """Publish the serving model of a published checkpoint, on the chief."""
+        if request.serving is not None and self._group.is_chief:
+            assert self._publisher is not None, "a run with serving models has a publisher"
+            self._publisher.publish(request.url, request.serving)
+
+    def _write_and_publish(self, writing: _Write, staging: Staging) -> None:
         request, errors = writing.request, []
         records: dict[str, Mapping[str, TableRecord]] = {}
         for name, cut in writing.cuts.items():  # all of them: other processes wait for each
             try:
-                records[name] = cut.write(storage.join(writing.staging.url, name, TABLES))
+                records[name] = cut.write(storage.join(staging.url, name, TABLES))
             except Exception as error:  # noqa: BLE001
                 errors.append(error)
         if self._group.is_chief and not errors:
             try:
-                self._publish(writing, records)
+                self._publish(writing, staging, records)
             except Exception as error:  # noqa: BLE001
                 errors.append(error)
         is_published = self._group.is_chief and not errors
         if self._group.is_chief and errors:
-            writing.staging.discard()
+            staging.discard()
         for cut in writing.cuts.values():
             try:
                 cut.finish(
@@ -300,14 +350,19 @@ class Saver:
         if is_published and request.keep:
             prune(request.prune_path, keep=request.keep)
 
-    def _publish(self, writing: _Write, records: Mapping[str, Mapping[str, TableRecord]]) -> None:
+    def _publish(
+        self,
+        writing: _Write,
+        staging: Staging,
+        records: Mapping[str, Mapping[str, TableRecord]],
+    ) -> None:
         request = writing.request
         plain = {
             name: {table: record.to_plain() for table, record in tables.items()}
             for name, tables in records.items()
         }
         publish_folder(
-            writing.staging,
+            staging,
             contents=encode_tensors(writing.tensors),
             meta={**writing.meta, TABLES: plain},
         )
@@ -337,56 +392,6 @@ class Saver:
         }
 
 
-class InferenceExport:
-    """Publishes inference models; every process of ``group`` makes the same calls."""
-
-    def __init__(
-        self,
-        plans: Mapping[str, InferenceModel],
-        phases: Sequence[Phase],
-        group: Group,
-        context: RunContext,
-    ) -> None:
-        self._plans = plans
-        self._phases = phases
-        self._group = group
-        self._context = context
-
-    def write(self, url: str, progress: Progress) -> None:
-        """Publish the models of all phases, with the weights of this moment."""
-        for phase in self._phases:
-            target = url if len(self._phases) == 1 else storage.join(url, phase.name)
-            with phase.stepper.evaluating():  # the weights of the group
-                rows = phase.state.export_rows()
-                self._write(phase, target, rows, progress)
-            if self._group.is_chief:
-                epoch = last_pass_index(progress)
-                self._context.observer.saved("inference model", target, epoch=epoch)
-
-    def _write(
-        self,
-        phase: Phase,
-        target: str,
-        rows: Mapping[str, Mapping[str, Tensor]],
-        progress: Progress,
-    ) -> None:
-        def write() -> str:
-            self._plans[phase.name].write(target, rows)
-            return ""
-
-        key = f"inference/{phase.name}/{progress.step}"
-        on_chief(self._group, write, key=key, pass_index=progress.pass_index)
-
-
 def _thread_of(writing: _Write) -> threading.Thread:
     assert writing.thread is not None
     return writing.thread
-
-
-def progress_within(stored: Sequence[bytes], rank: int, progress: Progress) -> Progress | None:
-    """Return the progress of a worker in the pass of ``progress``; None if it has not begun."""
-    if progress.cursor is None or rank >= len(stored) or not stored[rank]:
-        return None
-    its = Progress.from_bytes(stored[rank])
-    is_within = its.pass_index == progress.pass_index and its.cursor is not None
-    return its if is_within else None

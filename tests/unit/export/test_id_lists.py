@@ -4,50 +4,48 @@ import numpy as np
 import pytest
 
 from fleetrec.core.errors import DataError
-from fleetrec.export.id_lists import IdLists
+from fleetrec.export.id_lists import keyed_ids
 
 IDS = [[5, 6, 7], [], [8]]
 
 
 def make(ids=IDS, weights=None):
-    return IdLists.of("item", ids, weights)
+    given = {} if weights is None else {"item": weights}
+    return keyed_ids({"item": ids}, given, num_samples=len(ids))
 
 
-def test_lists_are_put_back_to_back_with_weight_1():
-    lists = make()
-    assert lists.ids_N.tolist() == [5, 6, 7, 8]
-    assert lists.lengths_B.tolist() == [3, 0, 1]
-    assert lists.samples_N.tolist() == [0, 0, 0, 2]
-    assert lists.weights_N.tolist() == [1, 1, 1, 1]
+def test_lists_are_put_back_to_back_feed_by_feed():
+    found = keyed_ids({"item": IDS, "user": [[1], [2], [3]]}, {}, num_samples=3)
+    assert found.names == ("item", "user")
+    assert found.num_rows == 3
+    assert found.ids.tolist() == [5, 6, 7, 8, 1, 2, 3]
+    assert found.offsets.tolist() == [0, 3, 3, 4, 5, 6, 7]
+    assert found.weights is None
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int32])
+def test_arrays_are_lists_of_equal_length(dtype):
+    found = make(np.array([[1, 2], [3, 4]], dtype))
+    assert found.ids.tolist() == [1, 2, 3, 4]
+    assert found.offsets.tolist() == [0, 2, 4]
 
 
 def test_ids_are_64_bits_however_they_are_written():
-    assert make([[2**64 - 1, -1, 2**63]]).ids_N.tolist() == [-1, -1, -(2**63)]
-    assert make(np.array([[1], [2]])).lengths_B.tolist() == [1, 1]
+    assert make([[2**64 - 1, -1, 2**63]]).ids.tolist() == [-1, -1, -(2**63)]
+    assert make(np.array([[2**64 - 1]], np.uint64)).ids.tolist() == [-1]
 
 
-def test_the_last_ids_of_long_lists_stay():
-    assert make().last(None).ids_N.tolist() == [5, 6, 7, 8]
-    assert make().last(2).ids_N.tolist() == [6, 7, 8]
-    assert make().last(2).lengths_B.tolist() == [2, 0, 1]
-    assert make(weights=[[1, 2, 3], [], [4]]).last(1).weights_N.tolist() == [3, 4]
-
-
-@pytest.mark.parametrize(
-    ("combiner", "expected"),
-    [("sum", [3, 4, 2]), ("mean", [3 / 7, 4 / 7, 1]), ("sqrtn", [3 / 5, 4 / 5, 1])],
-)
-def test_rows_are_scaled_by_their_weights_as_the_combiner_says(combiner, expected):
-    lists = make([[1, 2], [3]], weights=[[3, 4], [2]])
-    assert lists.scales_N(combiner)[:, 0].tolist() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("combiner", ["mean", "sqrtn"])
-def test_weights_that_are_all_0_give_zeros(combiner):
-    lists = make([[1, 2]], weights=[[0, 0]])
-    assert lists.scales_N(combiner).tolist() == [[0], [0]]
+def test_ids_of_feeds_without_weights_have_weight_1():
+    feeds = {"item": [[1, 2], []], "user": [[3], [4]]}
+    found = keyed_ids(feeds, {"item": [[0.5, 2], []]}, num_samples=2)
+    assert found.weights.tolist() == [0.5, 2, 1, 1]
 
 
 def test_weights_must_be_one_per_id():
     with pytest.raises(DataError, match="weights of feed 'item': expected one number per id"):
         make(weights=[[1, 2], [], [3]])
+
+
+def test_feeds_must_have_the_same_number_of_samples():
+    with pytest.raises(DataError, match="feed 'item' has 3 samples, others 2"):
+        keyed_ids({"item": IDS}, {}, num_samples=2)

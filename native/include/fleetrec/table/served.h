@@ -2,6 +2,7 @@
 // Access to a table for other processes: reads and writes rows, and counts impressions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -23,6 +24,10 @@ void read_rows(Table& table, std::span<const std::int64_t> ids, Missing missing,
 // Sets the weights of rows, each id once; missing rows are created. Optimizer state of existing
 // rows does not change.
 void write_rows(Table& table, std::span<const std::int64_t> ids, std::span<const float> weights);
+
+// Removes rows and leaves no tombstones: for a copy of a table that no delta is made of. Returns how
+// many there were. Ids must be those under which rows are stored; other ids are skipped.
+std::size_t remove_rows(Table& table, std::span<const std::int64_t> ids);
 
 // How often each id was seen in training, and how often with a click.
 struct Impressions {

@@ -1,6 +1,7 @@
 """Checks between fields of a pipeline."""
 
 from fleetrec.config.document import Location
+from fleetrec.config.pipeline_dialect.increments import check_increments
 from fleetrec.config.pipeline_dialect.model import SUPPORTED_LOSSES, LossType
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
 from fleetrec.config.pipeline_dialect.translate import CSV_INPUTS, PARQUET_INPUTS, input_path
@@ -43,6 +44,7 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
     if train.fine_tune_ckpt_var_map and not train.fine_tune_checkpoint:
         text = "given without fine_tune_checkpoint"
         problems.note(("train_config", "fine_tune_ckpt_var_map"), text)
+    check_increments(train.incr_save_config, problems)
     for number, optimizer in enumerate(train.optimizer_config[1:], start=1):
         if optimizer.embedding_learning_rate_multiplier is not None:
             at = ("train_config", "optimizer_config", number, "embedding_learning_rate_multiplier")

@@ -1,5 +1,6 @@
 """The fields of a pipeline that say when it saves and evaluates, as rules."""
 
+from fleetrec.config.pipeline_dialect.increments import increment_rules
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
 from fleetrec.config.pipeline_dialect.train import TrainConfig
 from fleetrec.config.rules import ResumeOptions, Rule, RuleWhen, WarmStartOptions
@@ -38,6 +39,12 @@ def training_rules(pipeline: Pipeline) -> tuple[Rule, ...]:
         if when in (interval, "end"):
             path = f"{folder}/{EVAL_RESULT}"
             rules.append(Rule(when=when, every=number, do="evaluate", path=path, name=name))
+    rules += increment_rules(
+        train.incr_save_config,
+        model_dir=folder,
+        checkpoint=f"{folder}/{name}",
+        keep=train.keep_checkpoint_max,
+    )
     return tuple(rules)
 
 

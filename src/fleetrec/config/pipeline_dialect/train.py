@@ -6,7 +6,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from fleetrec.config.options import Url
-from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
+from fleetrec.config.pipeline_dialect.increments import IncrementSaveConfig
+from fleetrec.config.pipeline_dialect.message import Message, idle, later
 
 Strategy = Literal[
     "NoStrategy",
@@ -254,6 +255,6 @@ class TrainConfig(Message):
     tensor_fuse: bool = idle(default=False)
     write_graph: bool = idle(default=True)
     freeze_gradient: tuple[str, ...] = ()
-    incr_save_config: Opaque | None = later()
+    incr_save_config: IncrementSaveConfig | None = None
     enable_oss_stop_signal: bool = later(default=False)
     dead_line: str = later(default="")

@@ -1,0 +1,152 @@
+"""The rows of an inference model in files of bounded size; docs/formats/inference.md. No torch."""
+
+# Shape suffixes: N ids, D width of a row.
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from fleetrec.checkpoint.folder import Folder, describe
+from fleetrec.checkpoint.staging import Staging
+from fleetrec.core import storage
+from fleetrec.core.errors import CheckpointError
+from fleetrec.core.fault_points import fault_point
+from fleetrec.export.manifest import Content, TableEntry
+
+Array = npt.NDArray[Any]
+IdArray = npt.NDArray[np.uint64]
+
+MAX_FILE_BYTES = 16 * 2**20
+_HEADER_BYTES = 1024  # more than safetensors needs to describe two tensors
+_ID_BYTES = 8
+_FLOAT_BYTES = 4
+
+
+class RowWriter:
+    """Writes the rows of one table into a staging folder, a file at a time.
+
+    Args:
+        staging: The folder.
+        table: The name of the table.
+        dim: The width of a row.
+        max_bytes: The size of a file.
+    """
+
+    def __init__(
+        self, staging: Staging, table: str, *, dim: int, max_bytes: int = MAX_FILE_BYTES
+    ) -> None:
+        self.files: dict[str, dict[str, Any]] = {}  # entries in the manifest
+        self._staging = staging
+        self._table = table
+        self._dim = dim
+        room = max(1, max_bytes - _HEADER_BYTES)
+        self._rows_per_file = max(1, room // (_ID_BYTES + _FLOAT_BYTES * dim))
+        self._ids_per_file = max(1, room // _ID_BYTES)
+        self._blocks: list[tuple[IdArray, Array]] = []
+        self._num_waiting = 0
+        self._num_rows = 0
+        self._num_removed = 0
+        self._names: dict[str, list[str]] = {"rows": [], "removed": []}
+
+    def add(self, ids_N: IdArray, rows_ND: Array) -> None:
+        """Add rows; ids come in any order, each of them once."""
+        for begin in range(0, len(ids_N), self._rows_per_file):
+            part = slice(begin, begin + self._rows_per_file)
+            self._blocks.append((ids_N[part], rows_ND[part]))
+            self._num_waiting += len(ids_N[part])
+            if self._num_waiting >= self._rows_per_file:
+                self._write_full()
+
+    def remove(self, ids_N: IdArray) -> None:
+        """Add ids that have no row any more; call it once."""
+        ids_N = np.sort(ids_N)
+        self._num_removed = len(ids_N)
+        for begin in range(0, len(ids_N), self._ids_per_file):
+            self._write("removed", {"ids": ids_N[begin : begin + self._ids_per_file]})
+
+    def finish(self, *, content: Content, hashed_into: int | None) -> TableEntry:
+        """Write what is left; returns the entry of the table in the manifest."""
+        if self._num_waiting:
+            self._write_rows(*self._waiting())
+        return TableEntry(
+            dim=self._dim,
+            row_type="float32",
+            hashed_into=hashed_into,
+            content=content,
+            num_rows=self._num_rows,
+            num_removed=self._num_removed,
+            rows=tuple(self._names["rows"]),
+            removed=tuple(self._names["removed"]),
+        )
+
+    def _waiting(self) -> tuple[IdArray, Array]:
+        ids_N = np.concatenate([ids for ids, _ in self._blocks])
+        rows_ND = np.concatenate([rows for _, rows in self._blocks])
+        self._blocks, self._num_waiting = [], 0
+        return ids_N, rows_ND
+
+    def _write_full(self) -> None:
+        ids_N, rows_ND = self._waiting()
+        size = self._rows_per_file
+        self._write_rows(ids_N[:size], rows_ND[:size])
+        if len(ids_N) > size:
+            self._blocks.append((ids_N[size:].copy(), rows_ND[size:].copy()))
+            self._num_waiting = len(ids_N) - size
+
+    def _write_rows(self, ids_N: IdArray, rows_ND: Array) -> None:
+        order_N = np.argsort(ids_N)
+        self._write("rows", {"ids": ids_N[order_N], "rows": rows_ND[order_N]})
+        self._num_rows += len(ids_N)
+        fault_point("serving_rows")
+
+    def _write(self, kind: str, arrays: Mapping[str, Array]) -> None:
+        names = self._names[kind]
+        name = f"tables/{self._table}/{kind}-{len(names):05d}.safetensors"
+        content = save({key: np.ascontiguousarray(array) for key, array in arrays.items()})
+        storage.write_bytes(storage.join(self._staging.url, name), content)
+        self.files[name] = describe(content)
+        names.append(name)
+
+
+def read_rows(folder: Folder, table: TableEntry) -> Iterator[tuple[IdArray, Array]]:
+    """Yield ids_N and rows_ND of a table, file by file, each checked against its checksum."""
+    for name in table.rows:
+        arrays = _read(folder, name)
+        ids_N, rows_ND = arrays.get("ids"), arrays.get("rows")
+        if ids_N is None or rows_ND is None or not _fits(ids_N, rows_ND, table.dim):
+            raise CheckpointError(
+                f"{storage.shown(folder.url_of(name))}: damaged: expected ids and rows of width "
+                f"{table.dim}"
+            )
+        yield ids_N, rows_ND
+
+
+def read_removed(folder: Folder, table: TableEntry) -> IdArray:
+    """Return the ids that have no row any more."""
+    found: list[IdArray] = [np.zeros(0, np.uint64)]
+    for name in table.removed:
+        ids_N = _read(folder, name).get("ids")
+        if ids_N is None or ids_N.dtype != np.uint64 or ids_N.ndim != 1:
+            raise CheckpointError(f"{storage.shown(folder.url_of(name))}: damaged: expected ids")
+        found.append(ids_N)
+    return np.concatenate(found)
+
+
+def _read(folder: Folder, name: str) -> dict[str, Array]:
+    try:
+        return load(folder.read_bytes(name))
+    except SafetensorError as error:
+        raise CheckpointError(f"{storage.shown(folder.url_of(name))}: damaged: {error}") from error
+
+
+def _fits(ids_N: Array, rows_ND: Array, dim: int) -> bool:
+    return (
+        ids_N.dtype == np.uint64
+        and rows_ND.dtype == np.float32
+        and ids_N.ndim == 1
+        and rows_ND.shape == (len(ids_N), dim)
+    )

@@ -1,0 +1,55 @@
+"""Publishes inference models of the live weights of a run."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from fleetrec.core import storage
+from fleetrec.core.progress import Progress
+from fleetrec.export.inference import InferenceModel
+from fleetrec.parallel.group import Group
+from fleetrec.parallel.on_chief import on_chief
+from fleetrec.train.context import RunContext
+from fleetrec.train.pass_plan import last_pass_index
+from fleetrec.train.phase import Phase
+
+
+class InferenceExport:
+    """Publishes inference models; every process of ``group`` makes the same calls."""
+
+    def __init__(
+        self,
+        plans: Mapping[str, InferenceModel],
+        phases: Sequence[Phase],
+        group: Group,
+        context: RunContext,
+    ) -> None:
+        self._plans = plans
+        self._phases = phases
+        self._group = group
+        self._context = context
+
+    def write(self, url: str, progress: Progress) -> None:
+        """Publish the models of all phases, with the weights of this moment."""
+        for phase in self._phases:
+            target = url if len(self._phases) == 1 else storage.join(url, phase.name)
+            with phase.stepper.evaluating():  # the weights of the group
+                rows = phase.state.export_rows()
+                self._write(phase, target, rows, progress)
+            if self._group.is_chief:
+                epoch = last_pass_index(progress)
+                self._context.observer.saved("inference model", target, epoch=epoch)
+
+    def _write(
+        self,
+        phase: Phase,
+        target: str,
+        rows: Mapping[str, Mapping[str, Tensor]],
+        progress: Progress,
+    ) -> None:
+        def write() -> str:
+            self._plans[phase.name].write(target, rows)
+            return ""
+
+        key = f"inference/{phase.name}/{progress.step}"
+        on_chief(self._group, write, key=key, pass_index=progress.pass_index)
