@@ -130,6 +130,7 @@ TESTED_ELSEWHERE = {
     "cli": "jobs",
     "config/job.py": "unit/config/yaml_dialect/test_decode.py",
     "config/pipeline_dialect": "unit/config/pipeline_dialect/test_pipeline_decode.py",
+    "train/peer_counters.py": "unit/train/test_saver.py",
     "config/online.py": "unit/config/yaml_dialect/test_online.py",
     "config/yaml_dialect/datasets.py": "unit/config/yaml_dialect/test_decode.py",
     "config/yaml_dialect/section.py": "unit/config/yaml_dialect/test_schema.py",

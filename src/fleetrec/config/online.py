@@ -33,9 +33,14 @@ class FollowOptions(Options):
     late_minutes: int = Field(default=60, ge=0)
 
     @property
+    def pass_minutes(self) -> int:
+        """Return how much of a day a pass is."""
+        return self.split_minutes * self.splits_per_pass
+
+    @property
     def passes_per_day(self) -> int:
         """Return how many passes a day has."""
-        return MINUTES_PER_DAY // (self.split_minutes * self.splits_per_pass)
+        return MINUTES_PER_DAY // self.pass_minutes
 
 
 class OnlineOptions(Options):

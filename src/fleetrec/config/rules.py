@@ -46,7 +46,8 @@ class Rule(Options):
     ``path`` is a URL in which ``{pass}``, ``{batch}``, ``{step}`` and ``{folder}``, the folder of
     the run, are replaced, and for runs that follow days ``{day}``, ``{next_day}`` and ``{number}``,
     that of the pass in its day. So is ``name``, by which an evaluation is reported. Of the
-    checkpoints of a rule the newest ``keep`` stay; 0: all.
+    checkpoints of a rule the newest ``keep`` stay; 0: all. ``done_folder`` is where a done file
+    lists the checkpoints of days, and of which the folders of the last ``keep_days`` days stay.
     """
 
     when: RuleWhen
@@ -55,6 +56,8 @@ class Rule(Options):
     path: str = ""
     name: str = "{pass}"
     keep: int = Field(default=0, ge=0)
+    keep_days: int = Field(default=0, ge=0)
+    done_folder: str = ""
     metric: str | None = None
     minimize: bool = False
     patience: int = Field(default=0, ge=0)
@@ -72,10 +75,11 @@ class ServingRule(Options):
 
     ``path`` is where they go, a template as in ``Rule``; ``folder`` is where the done files are.
     Ids in the done files are ``id_by``: steps, or event times in seconds. The first model of a run
-    is a base, whatever ``kind`` says.
+    is a base, whatever ``kind`` says; it goes to ``base_path`` if there is one.
     """
 
     path: str
+    base_path: str = ""
     folder: str
     kind: Literal["base", "delta"] = "delta"
     id_by: Literal["step", "event_time"] = "event_time"

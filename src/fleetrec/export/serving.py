@@ -49,6 +49,7 @@ class ServingRequest:
 
     Args:
         url: Where the model goes.
+        base_url: Where it goes if it becomes a base because there is none; empty: ``url``.
         kind: Base or delta. The first publication of a run without ``key`` is a base.
         id: Rises with every publication: event time in seconds, or the step.
         key: Of a delta, the id of its base; None: the newest base of the run. Of a base, its key;
@@ -59,12 +60,17 @@ class ServingRequest:
     """
 
     url: str
+    base_url: str = ""
     kind: Literal["base", "delta"]
     id: int
     key: int | None = None
     day: str = ""
     event_time: int | None = None
     monitor: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def target(self, kind: Literal["base", "delta"]) -> str:
+        """Return where the model goes if it becomes a base or a delta."""
+        return self.base_url or self.url if (kind, self.kind) == ("base", "delta") else self.url
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,9 +125,13 @@ class ServingPublisher:
         """
         checkpoint = open_folder(checkpoint_url, kind="checkpoint")
         source = _Source(folder=checkpoint, tables=self._tables(checkpoint))
-        manifest = self._published(request, source) or self._make(request, source)
+        parent = self._parent(request, source) if request.kind == "delta" else None
+        url = request.target("base" if parent is None else "delta")
+        manifest = self._published(url, request, source)
+        if manifest is None:
+            manifest = self._make(url, request, source, parent)
         fault_point("serving_published")
-        self._note(request, manifest)
+        self._note(url, request, manifest)
         return manifest
 
     def _tables(self, checkpoint: Folder) -> dict[str, StoredTable]:
@@ -135,11 +145,13 @@ class ServingPublisher:
             )
         return {name: found[name] for name in wanted}
 
-    def _published(self, request: ServingRequest, source: _Source) -> ModelManifest | None:
+    def _published(
+        self, url: str, request: ServingRequest, source: _Source
+    ) -> ModelManifest | None:
         """Return the model if it has been published before the run broke off."""
-        if not is_published(request.url):
+        if not is_published(url):
             return None
-        _, manifest = open_model(request.url)
+        _, manifest = open_model(url)
         is_same = _is_of_run(manifest, source) and _version_of(manifest).id == request.id
         return manifest if is_same else None
 
@@ -174,8 +186,9 @@ class ServingPublisher:
                 return manifest
         return None
 
-    def _make(self, request: ServingRequest, source: _Source) -> ModelManifest:
-        parent = self._parent(request, source) if request.kind == "delta" else None
+    def _make(
+        self, url: str, request: ServingRequest, source: _Source, parent: ModelManifest | None
+    ) -> ModelManifest:
         now = request.id if request.event_time is None else request.event_time
 
         def fill(writer: RowWriter, table: TableConfig) -> TableEntry:
@@ -193,23 +206,23 @@ class ServingPublisher:
             tables={},
         )
         weights = read_file(source.folder, f"{self._phase}/model")
-        made = self._model.publish(request.url, planned, fill=fill, weights=weights)
+        made = self._model.publish(url, planned, fill=fill, weights=weights)
         logger.info(
             "published the serving model %s: %s, %d rows, %d removed",
-            storage.shown(request.url),
+            storage.shown(url),
             made.type,
             sum(table.num_rows for table in made.tables.values()),
             sum(table.num_removed for table in made.tables.values()),
         )
         return made
 
-    def _note(self, request: ServingRequest, manifest: ModelManifest) -> None:
+    def _note(self, url: str, request: ServingRequest, manifest: ModelManifest) -> None:
         version = _version_of(manifest)
         entry = ModelDone(
             id=version.id,
             key=version.key,
-            input=storage.to_url(request.url),
-            path=storage.relative(request.url, to=self._folder),
+            input=storage.to_url(url),
+            path=storage.relative(url, to=self._folder),
             monitor_data=request.monitor,
         )
         add_model(self._folder, manifest.type, entry)

@@ -12,9 +12,9 @@ from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.progress import Progress
 from fleetrec.parallel.state import SavedModel
+from fleetrec.train.delta_chain import DAY
 from fleetrec.train.phase import Phase
 
-DAY = re.compile(r"\d{8}")
 DAY_CHECKPOINT = re.compile(r"\d+|stop-\d+")  # by pass of the day, or by step
 
 

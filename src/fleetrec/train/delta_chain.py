@@ -10,6 +10,9 @@ from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError
 from fleetrec.embedding.record import TableRecord
 
+DAY = re.compile(r"\d{8}")
+PASSES = "passes"  # the folder of frozen passes next to those of days
+
 
 class DeltaChain:
     """The last base and the deltas that follow it."""
@@ -83,6 +86,19 @@ def prune(path: str, *, keep: int) -> list[str]:
     old = [url for url in newest_first[keep:] if storage.absolute(url) not in needed]
     for url in old:
         delete_folder(url)
+    return old
+
+
+def prune_days(url: str, *, before: str) -> list[str]:
+    """Delete the folders of days before ``before`` in a folder of days; returns the deleted."""
+    old: list[str] = []
+    for folder in (url, storage.join(url, PASSES)):
+        days = [name for name in storage.list_names(folder) if DAY.fullmatch(name)]
+        old += [storage.join(folder, day) for day in days if day < before]
+    for one in old:
+        for name in storage.list_names(one):
+            delete_folder(storage.join(one, name))
+        storage.delete(one)
     return old
 
 

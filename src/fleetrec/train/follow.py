@@ -125,6 +125,7 @@ class Follow:
                 name=first.name,
                 index=index,
                 event_time=first.event_time,
+                end_time=first.event_time + self._options.pass_minutes * 60,
                 files=files,
                 fingerprint=fingerprints(files),
                 evaluation_files=evaluation if self._options.evaluation_folders else {},
@@ -175,8 +176,7 @@ class Follow:
 
     @property
     def _num_late_passes(self) -> int:
-        minutes = self._options.split_minutes * self._options.splits_per_pass
-        return -(-self._options.late_minutes // minutes)
+        return -(-self._options.late_minutes // self._options.pass_minutes)
 
     def _by_phase(self, files: Sequence[DataFile]) -> PhaseFiles:
         return {phase: tuple(files) for phase in self._phases}

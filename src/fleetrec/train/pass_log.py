@@ -8,10 +8,10 @@ from typing import Any
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, MissingFileError
 from fleetrec.data.files import DataFile, fingerprint
+from fleetrec.train.delta_chain import PASSES
 from fleetrec.train.pass_plan import PassSpec, PhaseFiles
 
 FORMAT_VERSION = 1
-FOLDER = "passes"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,7 @@ class FrozenPass:
             "number": spec.number,
             "ends_day": spec.ends_day,
             "event_time": spec.event_time,
+            "end_time": spec.end_time,
             "files": _plain_files(spec.files),
             "evaluation_files": _plain_files(spec.evaluation_files),
             "late": [
@@ -76,6 +77,7 @@ class FrozenPass:
                     number=plain["number"],
                     ends_day=plain["ends_day"],
                     event_time=plain["event_time"],
+                    end_time=plain["end_time"],
                     files=files,
                     fingerprint=fingerprints(files),
                     evaluation_files=_read_files(plain["evaluation_files"]),
@@ -95,7 +97,7 @@ class PassLog:
     """Frozen passes below ``<url>/passes``, in a folder per day where passes have days."""
 
     def __init__(self, url: str) -> None:
-        self._url = storage.join(url, FOLDER)
+        self._url = storage.join(url, PASSES)
 
     def write(self, frozen: FrozenPass) -> None:
         """Store a pass, in place of an earlier version of it."""

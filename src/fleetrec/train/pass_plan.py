@@ -17,7 +17,8 @@ class PassSpec:
 
     ``files`` and ``fingerprint``, which shows whether they have changed, are by phase; so are
     ``evaluation_files``, if a pass is evaluated on other files than it is trained on.
-    ``event_time`` is when the samples happened, in seconds, where they do not say it themselves.
+    ``event_time`` is when the samples happened, in seconds, where they do not say it themselves;
+    before ``end_time`` all of them have happened.
 
     ``number`` counts the passes of ``day`` from 1. After the pass that ``ends_day``, rows are
     evicted by their age at ``eviction_time``: the beginning of that day.
@@ -29,6 +30,7 @@ class PassSpec:
     files: PhaseFiles
     fingerprint: Mapping[str, str]
     evaluation_files: PhaseFiles = dataclasses.field(default_factory=dict)
+    end_time: int = 0
     day: str = ""
     number: int = 0
     ends_day: bool = True

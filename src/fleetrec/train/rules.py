@@ -9,6 +9,7 @@ from fleetrec.config.rules import Rule, RuleWhen
 from fleetrec.core import storage
 from fleetrec.core.event_time import day_after
 from fleetrec.core.progress import Progress
+from fleetrec.export.done_files import END_OF_DAY, CheckpointDone
 from fleetrec.export.serving import ServingRequest
 from fleetrec.parallel.group import Group
 from fleetrec.train.context import RunContext
@@ -114,6 +115,7 @@ class GroupRules:
         self._tracked = {rule.metric: rule.minimize for rule in rules if rule.metric is not None}
         self._exported: tuple[str, Progress] | None = None
         self._improved = False  # by the evaluation of this moment
+        self._whole: set[str] = set()  # checkpoints of this moment that hold whole tables
         self._pass_metrics: Metrics = {}  # of the pass that has just ended
         self._last_s = {trigger: context.clock() for trigger in self._triggers("seconds")}
 
@@ -169,11 +171,16 @@ class GroupRules:
 
     def _due_after_pass(self, progress: Progress) -> set[Trigger]:
         due = {t for t in self._triggers("passes") if _is_due(t, progress)}
-        spec = last_pass(self._plan, progress) if progress.pass_index > 0 else None
-        if spec is not None and spec.day:
+        spec = self._last_pass(progress) if progress.pass_index > 0 else None
+        if spec is not None:
             day_triggers = self._triggers("day_passes", "days")
             due |= {trigger for trigger in day_triggers if _is_due_in_day(trigger, spec)}
         return due
+
+    def _last_pass(self, progress: Progress) -> PassSpec | None:
+        """Return the pass of the last step, if passes have days."""
+        spec = last_pass(self._plan, progress)
+        return spec if spec is not None and spec.day else None
 
     def _is_step_due(self, trigger: Trigger, progress: Progress, event_time: int) -> bool:
         when, every = trigger
@@ -196,7 +203,11 @@ class GroupRules:
 
     def _act(self, rules: Sequence[Rule], progress: Progress) -> None:
         self._improved = False
+        served = {rule.path for rule in rules if rule.do == "serving"}
+        self._whole = {rule.path for rule in rules if rule.do == "checkpoint"}
         for rule in rules:
+            if rule.do in ("checkpoint", "delta") and rule.path in served:
+                continue  # the serving model saves it
             do: Callable[[Rule, Progress], None] = {
                 "checkpoint": self._save,
                 "delta": self._save,
@@ -213,6 +224,7 @@ class GroupRules:
             return
         url = storage.join(self._expand(rule.path, progress))
         if self._actions.saver.is_saved(url, progress):
+            self._actions.saver.note(self._done(rule, progress, url))
             return
         measured: dict[str, Any] = dict(self._pass_metrics)
         if is_best:
@@ -227,26 +239,48 @@ class GroupRules:
                 is_replaceable=is_best,
                 prune_path=self._expand_folder(rule.path),
                 keep=rule.keep,
+                done=self._done(rule, progress, url),
             )
         )
 
+    def _done(self, rule: Rule, progress: Progress, url: str) -> CheckpointDone | None:
+        """Return the entry of a checkpoint in the done file; None if the rule has no such file."""
+        spec = self._last_pass(progress)
+        if not rule.done_folder or spec is None:
+            return None
+        return CheckpointDone(
+            day=day_after(spec.day) if spec.ends_day else spec.day,
+            key=spec.end_time,
+            path=url,
+            pass_number=END_OF_DAY if spec.ends_day else spec.number,
+        )
+
     def _serve(self, rule: Rule, progress: Progress) -> None:
-        assert rule.serving is not None
-        event_time = self.state.event_time or 0
+        serving, spec = rule.serving, self._last_pass(progress)
+        assert serving is not None
+        event_time = self.state.event_time or 0 if spec is None else spec.end_time
         request = ServingRequest(
-            url=storage.join(self._expand(rule.serving.path, progress)),
-            kind=rule.serving.kind,
-            id=progress.step if rule.serving.id_by == "step" else event_time,
+            url=storage.join(self._expand(serving.path, progress)),
+            base_url=storage.join(self._expand(serving.base_path or serving.path, progress)),
+            kind=serving.kind,
+            id=progress.step if serving.id_by == "step" else event_time,
+            day="" if spec is None else spec.day,
             event_time=event_time,
             monitor=_flat(self._pass_metrics),
         )
+        url = storage.join(self._expand(rule.path, progress))
+        oldest = None
+        if rule.keep_days and spec is not None:
+            oldest = day_after(spec.day, days=-rule.keep_days)
         self._actions.saver.serve(
             SaveRequest(
-                url=storage.join(self._expand(rule.path, progress)),
+                url=url,
+                done=self._done(rule, progress, url),
+                oldest_day=oldest,
                 progress=progress,
                 metrics=dict(self._pass_metrics),
                 rules=self.state.to_dict(),
-                is_delta=True,
+                is_delta=rule.path not in self._whole,
                 prune_path=self._expand_folder(rule.path),
                 keep=rule.keep,
                 serving=request,
@@ -297,8 +331,8 @@ class GroupRules:
             "batch": progress.batch - 1 if is_within else "end",
             "step": progress.step,
         }
-        spec = last_pass(self._plan, progress) if "{" in template else None
-        if spec is not None and spec.day:
+        spec = self._last_pass(progress) if "{" in template else None
+        if spec is not None:
             values |= {
                 "day": spec.day,
                 "next_day": day_after(spec.day),

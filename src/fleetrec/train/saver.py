@@ -21,6 +21,7 @@ from fleetrec.core import storage
 from fleetrec.core.errors import FleetRecError, LostRankError
 from fleetrec.core.progress import Progress
 from fleetrec.embedding.record import TableRecord
+from fleetrec.export.done_files import CheckpointDone, add_checkpoint
 from fleetrec.export.serving import ServingPublisher, ServingRequest
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.on_chief import on_chief
@@ -28,9 +29,9 @@ from fleetrec.parallel.state import StateCut
 from fleetrec.parallel.worker_payload import latest_progress, progress_within
 from fleetrec.train.checkpoints import model_name
 from fleetrec.train.context import RunContext
-from fleetrec.train.delta_chain import DeltaChain, has_deltas, prune
-from fleetrec.train.metric_journal import journal_path, read_counters
+from fleetrec.train.delta_chain import DeltaChain, has_deltas, prune, prune_days
 from fleetrec.train.pass_plan import PassPlan, last_pass, last_pass_index
+from fleetrec.train.peer_counters import peer_counters
 from fleetrec.train.phase import Phase
 from fleetrec.train.resume_signature import resume_signature
 
@@ -47,7 +48,8 @@ class SaveRequest:
     ``metrics`` and ``rules`` go into the manifest: what was measured so far, and what the rules
     have to remember. A checkpoint that ``is_replaceable`` never becomes the parent of a delta. Of
     the checkpoints of the template ``prune_path`` the newest ``keep`` stay; 0: all. ``serving`` is
-    the serving model to publish of it.
+    the serving model to publish of it, ``done`` its entry in a done file. Then the folders of days
+    before ``oldest_day`` are deleted.
     """
 
     url: str
@@ -59,6 +61,8 @@ class SaveRequest:
     prune_path: str = ""
     keep: int = 0
     serving: ServingRequest | None = None
+    done: CheckpointDone | None = None
+    oldest_day: str | None = None
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -101,6 +105,7 @@ class Saver:
         self._chain = DeltaChain(run.checkpoint_base_interval)
         self._saved: dict[str, Progress] = {}
         self._served: tuple[str, str] | None = None  # the last serving model, its checkpoint
+        self._served_url = ""
         self._last: str | None = None
         self._writing: _Write | None = None
         self._num_saves = 0
@@ -165,6 +170,11 @@ class Saver:
         elif request.serving is not None and self._served != (request.serving.url, saved):
             self._start(_Write(request=dataclasses.replace(request, url=saved)))
 
+    def note(self, done: CheckpointDone | None) -> None:
+        """Add a checkpoint that was saved before the run broke off to the done file."""
+        if done is not None and self._group.is_chief:
+            add_checkpoint(self._online_folder, done)
+
     def _parent_at(self, progress: Progress) -> str | None:
         """Return the checkpoint of this very progress that the next delta builds on."""
         saved = self.last_saved(progress)
@@ -204,7 +214,7 @@ class Saver:
             what = "best checkpoint" if request.is_replaceable else "checkpoint"
             self._context.observer.saved(what, request.url, epoch=epoch)
         if request.serving is not None:
-            self._context.observer.saved("serving model", request.serving.url, epoch=epoch)
+            self._context.observer.saved("serving model", self._served_url, epoch=epoch)
 
     def check_failed(self, *, timeout_s: float = PEER_TIMEOUT_S) -> None:
         """Raise the error of the thread, if it has failed and is not about a lost rank.
@@ -226,6 +236,11 @@ class Saver:
         writing, self._writing = self._writing, None
         if writing is not None:
             _thread_of(writing).join()
+
+    @property
+    def _online_folder(self) -> str:
+        assert self._run.online is not None, "only online runs have days"
+        return self._run.online.save_path
 
     def _begin(self, request: SaveRequest) -> tuple[Staging, str | None]:
         """Let the chief decide where files are written, and which checkpoint is the parent."""
@@ -252,7 +267,7 @@ class Saver:
         """Return the counters of all processes on the chief; nothing elsewhere."""
         own = phase.metrics.state_bytes()
         if self._group.size == 1:
-            counted = self._peer_counters(phase, progress, by_worker)
+            counted = peer_counters(self._phases, self._context, phase, progress, by_worker)
             return phase.metrics.merged_state([own], closed=counted)
         gathered = [
             self._group.all_gather(
@@ -280,38 +295,16 @@ class Saver:
         ]
         return {"worker_progress": [(its or progress.pass_start()).to_dict() for its in found]}
 
-    def _peer_counters(
-        self, phase: Phase, progress: Progress, by_worker: Sequence[bytes]
-    ) -> list[bytes]:
-        """Return what other workers of servers have counted in a pass that is not over.
-
-        Their journals have the counters of every step that the servers have.
-        """
-        found: list[bytes] = []
-        for rank, path in self._context.peer_journals.items():
-            its = progress_within(by_worker, rank, progress)
-            if its is None or self._phases[its.phase].name != phase.name:
-                continue
-            path_of_phase = journal_path(path, phase.name, num_phases=len(self._phases))
-            counters = read_counters(path_of_phase, its)
-            if not counters:
-                logger.warning(
-                    "%s: cannot be read here up to step %d; if the run is resumed from this "
-                    "checkpoint, the metrics of epoch %d lack the earlier samples of worker %d",
-                    path_of_phase,
-                    its.step,
-                    progress.pass_index,
-                    rank,
-                )
-            found += counters
-        return found
-
     def _write(self, writing: _Write) -> None:
         """Write and publish; runs in a thread of its own."""
         try:
+            request = writing.request
             if writing.staging is not None:
                 self._write_and_publish(writing, writing.staging)
-            self._publish_serving(writing.request)
+            self.note(request.done)
+            self._publish_serving(request)
+            if request.oldest_day is not None and self._group.is_chief:
+                prune_days(self._online_folder, before=request.oldest_day)
         except BaseException as error:  # noqa: BLE001 (raised again by the next call of the loop)
             writing.error = error
 
@@ -319,7 +312,8 @@ class Saver:
         """Publish the serving model of a published checkpoint, on the chief."""
         if request.serving is not None and self._group.is_chief:
             assert self._publisher is not None, "a run with serving models has a publisher"
-            self._publisher.publish(request.url, request.serving)
+            made = self._publisher.publish(request.url, request.serving)
+            self._served_url = request.serving.target(made.type)
 
     def _write_and_publish(self, writing: _Write, staging: Staging) -> None:
         request, errors = writing.request, []

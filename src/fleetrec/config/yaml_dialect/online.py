@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from fleetrec.config.online import MINUTES_PER_DAY, FollowOptions, OnlineOptions
 from fleetrec.config.options import Url
-from fleetrec.config.rules import ResumeOptions, Rule
+from fleetrec.config.rules import ResumeOptions, Rule, ServingRule
 from fleetrec.config.yaml_dialect.section import Int, MaybeUrl, Section, forward_slashes
 
 DAY = re.compile(r"\d{8}")
@@ -144,13 +144,28 @@ def online_rules(runner: OnlineKeys) -> tuple[Rule, ...]:
 
     Within a day checkpoints hold what has changed; the one at the end of a day holds everything.
     """
-    save = runner.model_save_path
+    save = runner.model_save_path or ""
     within, day_end = f"{save}/{{day}}/{{number}}", f"{save}/{{next_day}}/0"
-    return (
-        Rule(when="day_passes", every=runner.checkpoint_per_pass, do="delta", path=within),
-        Rule(when="days", do="checkpoint", path=day_end),
-        Rule(when="stop", do="delta", path=f"{save}/{{day}}/stop-{{step}}"),
+    base = ServingRule(path=f"{save}/{{next_day}}/base", folder=save, kind="base")
+    delta = ServingRule(
+        path=f"{save}/{{day}}/delta-{{number}}", base_path=f"{save}/{{day}}/base", folder=save
     )
+    every_pass = {"when": "day_passes", "path": within, "done_folder": save}
+    every_day = {"when": "days", "path": day_end, "done_folder": save}
+    rules = [
+        Rule(**every_pass, every=runner.checkpoint_per_pass, do="delta"),
+        Rule(**every_pass, every=runner.save_delta_frequency, do="serving", serving=delta),
+        Rule(**every_day, do="checkpoint"),
+        Rule(**every_day, do="serving", serving=base, keep_days=runner.keep_days),
+        Rule(when="stop", do="delta", path=f"{save}/{{day}}/stop-{{step}}"),
+    ]
+    if runner.save_first_base:
+        start, _ = _first_and_last_day(runner)
+        first = ServingRule(path=f"{save}/{start}/base", folder=save, kind="base")
+        path = f"{save}/{start}/0"
+        rules.insert(0, Rule(when="begin", do="checkpoint", path=path))
+        rules.insert(1, Rule(when="begin", do="serving", path=path, serving=first))
+    return tuple(rules)
 
 
 def online_resume(runner: OnlineKeys) -> ResumeOptions:
