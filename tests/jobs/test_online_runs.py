@@ -188,7 +188,7 @@ def test_data_is_followed_as_it_appears(tmp_path):
 
 @pytest.mark.multiprocess
 def test_ctrl_c_while_it_waits_ends_the_run_and_it_continues(tmp_path):
-    config = write_online_job(tmp_path, tmp_path / "data", checkpoint_per_pass=10)
+    config = write_online_job(tmp_path, tmp_path / "data", checkpoint_per_pass=10, save_delta_frequency=10)
     make_split(tmp_path / "data" / DAYS[0] / "0000", seed=0)
     with start(config, tmp_path) as process:
         wait_for(tmp_path / RUN.format(tmp_path.name) / "metrics.jsonl", process)
@@ -247,4 +247,3 @@ def test_several_processes_follow_together(config, tmp_path, kind):
     assert len(shows(f"model/{NEXT_DAY}/0")) == 6 * NUM_SAMPLES
     assert set(shows(f"model/{NEXT_DAY}/0").values()) == {1}
     assert {one["SAMPLES"] for one in passes(tmp_path, "infer").values()} == {NUM_SAMPLES}
-    assert passes(tmp_path, "infer")[f"{DAYS[1]}/1600"]["AUC"] > 0.6

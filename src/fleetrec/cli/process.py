@@ -76,7 +76,7 @@ def run_process(
         except StoppedError as error:
             logger.warning("%s", error)
             if owns_folder:
-                logger.warning("resume with the same command and %s", run.resume.flag)
+                logger.warning("%s", how_to_continue(run))
             raise KeyboardInterrupt from error
         if owns_folder:
             log_finish(run, folder, outputs)
@@ -110,6 +110,13 @@ def _finish(work: Callable[[], None], owner: Training | Evaluation) -> None:
         finished = True
     finally:
         owner.close(finished=finished)
+
+
+def how_to_continue(run: RunOptions) -> str:
+    """Return how a run that was stopped continues."""
+    if run.online is not None:
+        return "start the same command again to continue"
+    return f"resume with the same command and {run.resume.flag}"
 
 
 @contextlib.contextmanager
