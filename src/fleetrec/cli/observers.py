@@ -48,3 +48,10 @@ def log_finish(run: RunOptions, folder: RunFolder, outputs: OutputsObserver) -> 
     outputs.log()
     logger.info("logs:            %s", folder.path)
     logger.info("report:          %s", folder.report)
+
+
+def how_to_continue(run: RunOptions) -> str:
+    """Return how a run that was stopped continues."""
+    if run.online is not None:
+        return "start the same command again to continue"
+    return f"resume with the same command and {run.resume.flag}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fleetrec._native import keep_freed_memory
 from fleetrec.cli.logs import run_log
 from fleetrec.cli.new_run import check_new_run_together
-from fleetrec.cli.observers import OutputsObserver, log_finish, log_observer
+from fleetrec.cli.observers import OutputsObserver, how_to_continue, log_finish, log_observer
 from fleetrec.cli.progress import ProgressObserver
 from fleetrec.cli.signals import StopRequest
 from fleetrec.config.job import RunOptions
@@ -110,13 +110,6 @@ def _finish(work: Callable[[], None], owner: Training | Evaluation) -> None:
         finished = True
     finally:
         owner.close(finished=finished)
-
-
-def how_to_continue(run: RunOptions) -> str:
-    """Return how a run that was stopped continues."""
-    if run.online is not None:
-        return "start the same command again to continue"
-    return f"resume with the same command and {run.resume.flag}"
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from fleetrec.cli.cluster import exit_on_failure, supervise
 from fleetrec.cli.logs import run_log
 from fleetrec.cli.metrics_tail import MetricsTail
-from fleetrec.cli.observers import OutputsObserver, log_finish, log_observer
+from fleetrec.cli.observers import OutputsObserver, how_to_continue, log_finish, log_observer
 from fleetrec.config.job import RunOptions
 from fleetrec.launch.child import Child
 from fleetrec.launch.job_spec import JobSpec
@@ -47,7 +47,7 @@ def run_cluster(
         finally:
             write_report(folder, run)
         if outcome.was_stopped and run.kind == "train":
-            logger.warning("stopped; resume with the same command and %s", run.resume.flag)
+            logger.warning("stopped; %s", how_to_continue(run))
         exit_on_failure(outcome, log_dir)
         log_finish(run, folder, outputs)
     delete_server_state(folder, keep=None)
