@@ -188,7 +188,9 @@ def test_data_is_followed_as_it_appears(tmp_path):
 
 @pytest.mark.multiprocess
 def test_ctrl_c_while_it_waits_ends_the_run_and_it_continues(tmp_path):
-    config = write_online_job(tmp_path, tmp_path / "data", checkpoint_per_pass=10, save_delta_frequency=10)
+    config = write_online_job(
+        tmp_path, tmp_path / "data", checkpoint_per_pass=10, save_delta_frequency=10
+    )
     make_split(tmp_path / "data" / DAYS[0] / "0000", seed=0)
     with start(config, tmp_path) as process:
         wait_for(tmp_path / RUN.format(tmp_path.name) / "metrics.jsonl", process)

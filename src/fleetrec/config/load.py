@@ -140,7 +140,8 @@ def online_mode(request: JobRequest) -> list[str]:
 
 
 def _is_online(runner: Mapping[str, Any]) -> bool:
-    return runner.get("class") in ONLINE_CLASSES or bool(runner.get("train_data_dir"))
+    has_data = runner.get("train_data_dir") or runner.get("runner_class_path")
+    return runner.get("class") in ONLINE_CLASSES or bool(has_data)
 
 
 def without_model_classes(job: Job) -> Job:

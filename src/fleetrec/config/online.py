@@ -1,6 +1,8 @@
 """Options of a run that follows data which arrives while it trains."""
 
-from typing import Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -46,13 +48,17 @@ class FollowOptions(Options):
 class OnlineOptions(Options):
     """How a run follows its data, and what it does in every pass.
 
-    Everything that outlives the run is below ``save_path``. With ``evaluate_first`` the samples of
-    a pass are evaluated before they are trained on; ``group_by`` names the feature of GAUC. With
-    ``read_ahead`` the next pass is read into memory while this one trains, if the data set is kept
-    in memory. Days before the last ``keep_days`` are deleted; 0: none.
+    The data is folders of days (``follow``), or what a class Runner in the file ``runner_path``
+    asks for, which reads the ``settings``. Everything that outlives the run is below ``save_path``.
+    With ``evaluate_first`` the samples of a pass are evaluated before they are trained on;
+    ``group_by`` names the feature of GAUC. With ``read_ahead`` the next pass is read into memory
+    while this one trains, if the data set is kept in memory. Days before the last ``keep_days`` are
+    deleted; 0: none.
     """
 
-    follow: FollowOptions
+    follow: FollowOptions | None = None
+    runner_path: Path | None = None
+    settings: Mapping[str, Any] = Field(default_factory=dict)
     save_path: Url
     evaluate_first: bool = True
     group_by: str | None = None

@@ -30,7 +30,7 @@ def load_reader(options: ReaderOptions) -> Any:
     path = Path(options.path).resolve()
     with _LOCK, _old_names(options.settings), _files_beside(path.parent):
         try:
-            module = _import_file(path)
+            module = import_file(path)
             found = _find(module, options.class_name, path)
             return _prepare(found, options.settings)
         except DataError:
@@ -55,15 +55,16 @@ def has_own(reader: Any, method: str) -> bool:
     return found is not None and found is not getattr(ReaderBase, method, None)
 
 
-def _import_file(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
+    """Import a file of the user under a name of its own."""
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path}: the reader cannot be read: {error}") from error
+        raise DataError(f"{path}: cannot be read: {error}") from error
     digest = hashlib.sha256(f"{path}\0".encode() + text).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(f"fleetrec_reader_{path.stem}_{digest}", path)
     if spec is None or spec.loader is None:
-        raise DataError(f"{path}: expected a Python file (.py) with a reader")
+        raise DataError(f"{path}: expected a Python file (.py)")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # dataclasses and the like look there
     try:

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fleetrec.config.job import RunOptions
@@ -76,22 +76,28 @@ class Loop:
             else:
                 journal.clear()
 
-    def run(self, *, is_resumed: bool = False) -> Progress:
+    def run(
+        self, *, is_resumed: bool = False, make_passes: Callable[[], None] | None = None
+    ) -> Progress:
         """Make all passes from here on; raises StoppedError if the run is interrupted.
 
-        ``is_resumed``: rules that were due here may not have been followed yet.
+        ``is_resumed``: rules that were due here may not have been followed yet. ``make_passes``
+        calls ``run_pass`` for the passes that it wants; by default the plan says which come next.
         """
         with self._stopping():
             self._begin_rules(is_resumed=is_resumed)
             if self._has_all_steps():
                 logger.info("all %d steps are done already", self._progress.step)
             num_before = self._progress.pass_index
-            while not self._is_over() and (spec := self._plan.next(self._progress)) is not None:
-                self.run_pass(spec)
+            (make_passes or self._make_planned_passes)()
             if self._progress.pass_index == num_before and not self._is_over():
                 logger.info("all %d passes are done already", num_before)
             self._rules.end(self._progress)
         return self._progress
+
+    def _make_planned_passes(self) -> None:
+        while not self._is_over() and (spec := self._plan.next(self._progress)) is not None:
+            self.run_pass(spec)
 
     def run_pass(self, spec: PassSpec) -> dict[str, dict[str, float]]:
         """Make one pass, or what is left of it; returns the metrics of all processes by phase."""

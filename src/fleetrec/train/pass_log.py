@@ -94,18 +94,32 @@ class FrozenPass:
 
 
 class PassLog:
-    """Frozen passes below ``<url>/passes``, in a folder per day where passes have days."""
+    """Frozen passes below ``<url>/passes``.
+
+    They are called ``<day>/<number>`` where a schedule says what comes next, and by their index
+    where that is not known before.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = storage.join(url, PASSES)
 
     def write(self, frozen: FrozenPass) -> None:
-        """Store a pass, in place of an earlier version of it."""
+        """Store a pass by day and number, in place of an earlier version of it."""
         storage.write_bytes(self._path(frozen.spec.day, frozen.spec.number), frozen.to_bytes())
+
+    def write_by_index(self, frozen: FrozenPass) -> None:
+        """Store a pass by its index."""
+        storage.write_bytes(self._path("", frozen.spec.index), frozen.to_bytes())
 
     def read(self, *, day: str, number: int) -> FrozenPass | None:
         """Return a pass; None if it has not begun."""
-        path = self._path(day, number)
+        return self._read(self._path(day, number))
+
+    def read_by_index(self, index: int) -> FrozenPass | None:
+        """Return a pass that was stored by its index; None if it has not begun."""
+        return self._read(self._path("", index))
+
+    def _read(self, path: str) -> FrozenPass | None:
         try:
             content = storage.read_bytes(path)
         except MissingFileError:

@@ -22,8 +22,9 @@ class ReadAhead:
 
     def __init__(self, plan: PassPlan, online: OnlineOptions | None) -> None:
         self._plan = plan
-        self._is_on = online is not None and online.read_ahead
-        self._poll_s = online.follow.poll_s if online is not None else 0.0
+        follow = None if online is None or not online.read_ahead else online.follow
+        self._is_on = follow is not None
+        self._poll_s = 0.0 if follow is None else follow.poll_s
         self._reads: dict[str, _Read] = {}  # by phase
 
     def start(self, phase: Phase, index: int) -> None:

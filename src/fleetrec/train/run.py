@@ -1,7 +1,7 @@
 """Training and evaluation as whole runs: what command line and Fleet build on."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fleetrec.checkpoint.folder import Folder, open_folder
@@ -32,6 +32,7 @@ from fleetrec.train.rule_state import RuleState, RuleStateFile
 from fleetrec.train.rules import GroupRules, NoRules, RuleActions
 from fleetrec.train.saver import Saver
 from fleetrec.train.start import Start, Starter
+from fleetrec.train.user_runner import RequestedPasses, user_runner
 
 __all__ = ("Evaluation", "RunContext", "StoppedError", "Training")
 
@@ -66,11 +67,21 @@ class Training:
         self._loop.begin(progress, is_restarted=bool(stored))
         self._restore_rules(start, progress, is_restarted=bool(stored))
         try:
-            self._loop.run(is_resumed=bool(stored) or start.is_exact)
+            self._loop.run(
+                is_resumed=bool(stored) or start.is_exact, make_passes=self._user_runner()
+            )
         except LostRankError:
             if self._saver is not None:
                 self._saver.check_failed()
             raise
+
+    def _user_runner(self) -> Callable[[], None] | None:
+        """Return what makes the passes, if a class of the user does."""
+        online = self._run.online
+        if online is None or online.runner_path is None:
+            return None
+        assert isinstance(self._plan, RequestedPasses)
+        return user_runner(online, self._loop, self._plan, self._group, self._phases)
 
     def close(self, *, finished: bool) -> None:
         """Leave the group; ``finished``: this process needs neither servers nor journal again."""
@@ -87,6 +98,8 @@ class Training:
             files = {phase.name: phase.loader.files for phase in self._phases}
             return Epochs(self._run.num_epochs, files)
         context = self._context
+        if online.follow is None:
+            return RequestedPasses(PassLog(online.save_path))
         return Follow(
             online.follow,
             [phase.name for phase in self._phases],

@@ -161,7 +161,8 @@ class _Decoder:
             )
             in_order = dataset.model_copy(update={"shuffle_files": False, "shuffle_rows": 0})
             evaluation = EvaluationOptions(dataset=in_order)
-        return run_options(runner, chosen, top=top, evaluation=evaluation)
+        settings = flat_settings(self._document.data)
+        return run_options(runner, chosen, top=top, evaluation=evaluation, settings=settings)
 
     def _check_evaluations(
         self, runners: Section[Runner], phases: Section[Phase], datasets: Section[Dataset]

@@ -2,6 +2,8 @@
 
 import datetime
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -9,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from fleetrec.config.online import MINUTES_PER_DAY, FollowOptions, OnlineOptions
 from fleetrec.config.options import Url
 from fleetrec.config.rules import ResumeOptions, Rule, ServingRule
-from fleetrec.config.yaml_dialect.section import Int, MaybeUrl, Section, forward_slashes
+from fleetrec.config.yaml_dialect.section import Int, MaybePath, MaybeUrl, Section, forward_slashes
 
 DAY = re.compile(r"\d{8}")
 DAY_RANGE = re.compile(r"\{(\d{8})\.\.(\d{8})\}")
@@ -57,6 +59,7 @@ class OnlineKeys(Section):
     gauc_slot: str | None = None
     prefetch: bool = True
     keep_days: Int = Field(default=0, ge=0)
+    runner_class_path: MaybePath = None
 
     @field_validator("data_donefile")
     @classmethod
@@ -70,16 +73,19 @@ ONLINE_KEYS = frozenset(OnlineKeys.model_fields)
 
 
 def is_online(runner: OnlineKeys, runner_class: str) -> bool:
-    """Return whether a runner follows its data: by its class, or by train_data_dir."""
-    return runner_class in ONLINE_CLASSES or bool(runner.train_data_dir)
+    """Return whether a runner follows its data: by its class, or by where the data is."""
+    return runner_class in ONLINE_CLASSES or bool(runner.train_data_dir or runner.runner_class_path)
 
 
 def online_problems(runner: OnlineKeys) -> dict[str, str]:
     """Return what is wrong with the keys of an online runner, by key."""
     problems = {}
-    for key in ("train_data_dir", "model_save_path"):
-        if not getattr(runner, key):
-            problems[key] = "required for online training, but missing"
+    if not runner.model_save_path:
+        problems["model_save_path"] = "required for online training, but missing"
+    if runner.runner_class_path is not None:
+        return problems | _runner_file_problems(runner)
+    if not runner.train_data_dir:
+        problems["train_data_dir"] = "required for online training, but missing"
     if runner.days is not None and (runner.start_day or runner.end_day):
         problems["days"] = "given together with start_day or end_day"
     elif runner.days is None and runner.start_day is None:
@@ -93,6 +99,32 @@ def online_problems(runner: OnlineKeys) -> dict[str, str]:
     except ValueError as error:
         problems["days" if runner.days is not None else "start_day"] = str(error)
     return problems | _length_problems(runner)
+
+
+SCHEDULE_KEYS = (
+    "train_data_dir",
+    "infer_data_dir",
+    "start_day",
+    "end_day",
+    "days",
+    "pass_per_day",
+    "split_interval",
+    "split_per_pass",
+    "save_first_base",
+    "data_donefile",
+)
+
+
+def _runner_file_problems(runner: OnlineKeys) -> dict[str, str]:
+    """Check a runner whose passes a class of the user asks for."""
+    problems = {
+        key: "is not for a runner with runner_class_path, which names the data of every pass"
+        for key in SCHEDULE_KEYS
+        if key in runner.model_fields_set and getattr(runner, key)
+    }
+    if not Path(str(runner.runner_class_path)).is_file():
+        problems["runner_class_path"] = f"no such file: {runner.runner_class_path}"
+    return problems
 
 
 def _length_problems(runner: OnlineKeys) -> dict[str, str]:
@@ -111,31 +143,41 @@ def _length_problems(runner: OnlineKeys) -> dict[str, str]:
     return {}
 
 
-def online_options(runner: OnlineKeys) -> OnlineOptions:
-    """Translate the keys of an online runner that has no problems."""
-    start, end = _first_and_last_day(runner)
-    assert start is not None
+def online_options(runner: OnlineKeys, *, settings: Mapping[str, Any]) -> OnlineOptions:
+    """Translate the keys of an online runner that has no problems.
+
+    ``settings`` is the whole job file, for a class of the user.
+    """
     assert runner.model_save_path is not None
+    path = runner.runner_class_path
     return OnlineOptions(
-        follow=FollowOptions(
-            folders=runner.train_data_dir,
-            evaluation_folders=runner.infer_data_dir,
-            start_day=start,
-            end_day=end,
-            split_minutes=_split_minutes(runner),
-            splits_per_pass=runner.split_per_pass,
-            done_file=runner.data_donefile,
-            poll_s=runner.data_sleep_second,
-            timeout_s=runner.data_timeout_second,
-            on_timeout=runner.on_data_timeout,
-            late_files=runner.late_files,
-            late_minutes=runner.late_minutes,
-        ),
+        follow=_follow_options(runner) if path is None else None,
+        runner_path=None if path is None else Path(path),
+        settings={} if path is None else settings,
         save_path=runner.model_save_path,
         evaluate_first=runner.evaluate_first,
         group_by=runner.gauc_slot,
         read_ahead=runner.prefetch,
         keep_days=runner.keep_days,
+    )
+
+
+def _follow_options(runner: OnlineKeys) -> FollowOptions:
+    start, end = _first_and_last_day(runner)
+    assert start is not None
+    return FollowOptions(
+        folders=runner.train_data_dir,
+        evaluation_folders=runner.infer_data_dir,
+        start_day=start,
+        end_day=end,
+        split_minutes=_split_minutes(runner),
+        splits_per_pass=runner.split_per_pass,
+        done_file=runner.data_donefile,
+        poll_s=runner.data_sleep_second,
+        timeout_s=runner.data_timeout_second,
+        on_timeout=runner.on_data_timeout,
+        late_files=runner.late_files,
+        late_minutes=runner.late_minutes,
     )
 
 

@@ -214,7 +214,6 @@ class Runner(OnlineKeys):
     instance_class_path: MaybePath = None
     network_class_path: MaybePath = None
     startup_class_path: MaybePath = None
-    runner_class_path: MaybePath = None
     terminal_class_path: MaybePath = None
     trainer_class: str = "GeneralTrainer"
     finetuning_aspect_varnames: Names = ()

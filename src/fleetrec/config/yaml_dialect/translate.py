@@ -1,6 +1,6 @@
 """From the keys of the YAML dialect to options."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ from fleetrec.config.yaml_dialect.schema import (
     TopLevel,
 )
 
-STAGES = ("instance", "network", "startup", "runner", "terminal")
+STAGES = ("instance", "network", "startup", "terminal")
 
 
 def runner_notices(runner: Runner) -> dict[str, str]:
@@ -147,8 +147,9 @@ def run_options(
     *,
     top: TopLevel,
     evaluation: EvaluationOptions | None = None,
+    settings: Mapping[str, Any],
 ) -> RunOptions:
-    """Translate one runner."""
+    """Translate one runner; ``settings`` is the whole job file."""
     is_infer = _is_infer(runner)
     follows: dict[str, Any]
     if is_online_runner(runner):
@@ -156,7 +157,7 @@ def run_options(
             "num_epochs": None,
             "rules": online_rules(runner),
             "resume": online_resume(runner),
-            "online": online_options(runner),
+            "online": online_options(runner, settings=settings),
         }
     else:
         follows = {
