@@ -125,8 +125,10 @@ def _add(
     folder: str, name: str, entry: CheckpointDone | ModelDone, parse: Callable[[str], object]
 ) -> bool:
     line = entry.to_line()
-    if "\n" in line:
-        raise CheckpointError(f"{name}: a path must not hold a newline, got {line!r}")
+    if isinstance(entry, CheckpointDone) and set(entry.path) & {"\t", "\n"}:
+        raise CheckpointError(
+            f"{name}: a path must not hold a tab or a newline, got {entry.path!r}"
+        )
     lines = _complete_lines(folder, name)
     if entry in _parsed(folder, name, lines, parse):
         return False
