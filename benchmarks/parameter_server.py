@@ -79,7 +79,7 @@ def measure(
                 before = servers[name].traffic() if name in servers else None
                 begin = time.perf_counter()
                 num_rows = train_part(phase, part)
-                phase.stepper.end_pass(pass_index=number, now=0)
+                phase.stepper.end_pass(number, now=0, ends_day=True)
                 seconds = time.perf_counter() - begin
                 speeds[name].append(num_rows / seconds)
                 if before is not None and name == "async, pull_ahead":

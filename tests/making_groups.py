@@ -54,8 +54,8 @@ class Member:
         self.progress = self.progress.after_batch(batch.cursor)
         return self.stepper.train(batch, progress=self.progress, **options)
 
-    def end_pass(self, *, now=0):
-        self.stepper.end_pass(pass_index=self.progress.pass_index, now=now)
+    def end_pass(self, *, now=0, ends_day=True, **options):
+        self.stepper.end_pass(self.progress.pass_index, now=now, ends_day=ends_day, **options)
         self.progress = self.progress.next_pass()
 
 

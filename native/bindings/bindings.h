@@ -7,6 +7,10 @@
 namespace fleetrec {
 
 class Table;
+struct TableCounts;
+
+// Adds what happened to a table to its figures.
+void add_counts(nanobind::dict& figures, const TableCounts& counts);
 
 void bind_batch(nanobind::module_& module);
 void bind_cells(nanobind::module_& module);

@@ -49,8 +49,7 @@ nb::dict to_dict(const CutStats& stats) {
   nb::dict figures;
   figures["rows"] = stats.num_rows;
   figures["candidates"] = stats.num_candidates;
-  figures["created"] = stats.counts.created;
-  figures["evicted"] = stats.counts.evicted;
+  add_counts(figures, stats.counts);
   return figures;
 }
 

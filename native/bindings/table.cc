@@ -221,10 +221,12 @@ void clear(Table& table) {
   table.clear();
 }
 
-void restore_counts(Table& table, std::uint64_t created, std::uint64_t evicted) {
+void restore_counts(Table& table, std::uint64_t created, std::uint64_t evicted,
+                    std::uint64_t evicted_unseen, std::uint64_t evicted_score,
+                    std::uint64_t evicted_capacity) {
   const nb::gil_scoped_release released;
   const std::lock_guard lock(table.mutex());
-  table.set_counts({created, evicted});
+  table.set_counts({created, evicted, evicted_unseen, evicted_score, evicted_capacity});
 }
 
 nb::object fold_ids(const Ids& ids, std::uint64_t num_rows) {
@@ -312,12 +314,19 @@ nb::dict stats(Table& table) {
   figures["rows"] = num_rows;
   figures["candidates"] = num_candidates;
   figures["bytes"] = num_bytes;
-  figures["created"] = counts.created;
-  figures["evicted"] = counts.evicted;
+  add_counts(figures, counts);
   return figures;
 }
 
 }  // namespace
+
+void add_counts(nb::dict& figures, const TableCounts& counts) {
+  figures["created"] = counts.created;
+  figures["evicted"] = counts.evicted;
+  figures["evicted_unseen"] = counts.evicted_unseen;
+  figures["evicted_score"] = counts.evicted_score;
+  figures["evicted_capacity"] = counts.evicted_capacity;
+}
 
 void bind_table(nb::module_& module) {
   module.def("optimizer_schema", &optimizer_schema);
@@ -336,7 +345,8 @@ void bind_table(nb::module_& module) {
            "state"_a.noconvert() = nb::none(), "shows"_a.noconvert() = nb::none(),
            "clicks"_a.noconvert() = nb::none(), "last_seen"_a.noconvert() = nb::none())
       .def("clear", &clear)
-      .def("restore_counts", &restore_counts, nb::kw_only(), "created"_a, "evicted"_a)
+      .def("restore_counts", &restore_counts, nb::kw_only(), "created"_a, "evicted"_a,
+           "evicted_unseen"_a = 0, "evicted_score"_a = 0, "evicted_capacity"_a = 0)
       .def_prop_ro("version", &version)
       .def("stats", &stats);
   bind_eviction(table);

@@ -139,11 +139,12 @@ bool Table::remove(std::uint64_t id, Place place) {
   return true;
 }
 
-void Table::evict(std::uint64_t id, Place place) {
+void Table::evict(std::uint64_t id, Place place, RuleCount rule) {
   Bucket& bucket = buckets_[place.bucket];
   bucket.tombstones.push_back(id);  // first: it may fail
   if (remove(id, place)) {
     ++bucket.counts.evicted;
+    if (rule != nullptr) ++(bucket.counts.*rule);
   } else {
     bucket.tombstones.pop_back();
   }
@@ -182,6 +183,9 @@ TableCounts Table::counts() const {
   for (const Bucket& bucket : buckets_) {
     all.created += bucket.counts.created;
     all.evicted += bucket.counts.evicted;
+    all.evicted_unseen += bucket.counts.evicted_unseen;
+    all.evicted_score += bucket.counts.evicted_score;
+    all.evicted_capacity += bucket.counts.evicted_capacity;
   }
   return all;
 }

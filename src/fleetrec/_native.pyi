@@ -568,7 +568,15 @@ class Table:
     def clear(self) -> None:
         """Remove all rows and counters; the next snapshot is a base."""
 
-    def restore_counts(self, *, created: int, evicted: int) -> None:
+    def restore_counts(
+        self,
+        *,
+        created: int,
+        evicted: int,
+        evicted_unseen: int = 0,
+        evicted_score: int = 0,
+        evicted_capacity: int = 0,
+    ) -> None:
         """Set the counts of created and evicted rows, to continue from them."""
 
     def evict_unseen(self, *, before: int) -> npt.NDArray[np.int64]:
@@ -587,7 +595,7 @@ class Table:
         """Rises with every cut."""
 
     def stats(self) -> dict[str, int]:
-        """Return rows, candidates, bytes, created, evicted."""
+        """Return rows, candidates, bytes, created, evicted, and evicted by each rule."""
 
 @final
 class BatchLookup:
@@ -769,7 +777,7 @@ class Cut:
 
     @property
     def stats(self) -> dict[str, int]:
-        """Return rows, candidates, created and evicted of the table at the cut."""
+        """Return rows, candidates, created and evicted (also by rule) of the table at the cut."""
 
     def write(
         self,

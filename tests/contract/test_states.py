@@ -128,6 +128,28 @@ def test_a_full_checkpoint_and_deltas_rebuild_the_live_table(kind, tmp_path):
         np.testing.assert_array_equal(loaded_rows(saved), expected)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_age_only_where_a_day_ends(kind, tmp_path):
+    with one_member(kind, tmp_path / "servers", make=forgetful) as member:
+        member.train(make_batch([1, 2], event_time=0))
+        member.end_pass(now=9 * DAY, ends_day=False)
+        assert member.state.stats()["t"]["rows"] == 2
+        member.train(make_batch([2], event_time=9 * DAY))
+        member.end_pass(now=9 * DAY)
+        stats = member.state.stats()["t"]
+        assert (stats["rows"], stats["evicted"], stats["evicted_unseen"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_days_given_at_the_end_of_a_pass_replace_those_of_the_tables(kind, tmp_path):
+    with one_member(kind, tmp_path / "servers") as member:  # its table has no rule
+        member.train(make_batch([1], event_time=0))
+        member.end_pass(now=0)
+        member.train(make_batch([2], event_time=3 * DAY))
+        member.end_pass(now=3 * DAY, max_unseen_days=2)
+        assert member.state.stats()["t"]["rows"] == 1
+
+
 @pytest.mark.parametrize("reader", ["solo", "sync", "geo"])
 @pytest.mark.parametrize("writer", KINDS)
 def test_every_group_loads_what_any_group_saved(writer, reader, tmp_path):

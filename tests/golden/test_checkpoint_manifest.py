@@ -39,6 +39,9 @@ MANIFEST = {
                 "candidates": 1,
                 "created": 2,
                 "evicted": 1,
+                "evicted_unseen": 0,
+                "evicted_score": 0,
+                "evicted_capacity": 0,
             }
         }
     },

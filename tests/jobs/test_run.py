@@ -465,8 +465,10 @@ def test_a_growing_table_shows_what_comes_and_goes(job, capsys):
     stats = passes(f"{Path.cwd().name}.train")[-1]["tables"]["SparseFeatFactors"]
     assert stats["rows"] == 20
     assert stats["created"] - stats["evicted"] == 20
-    counts = f"{stats['created']} made, {stats['evicted']} evicted"
-    assert f"SparseFeatFactors: 20 rows ({counts}" in capsys.readouterr().out
+    counts = f"{stats['created']} made, {stats['evicted']} evicted: 0 unseen, 0 low score, "
+    counts += f"{stats['evicted_capacity']} beyond max_rows; {stats['candidates']} waiting"
+    assert f"SparseFeatFactors: 20 rows ({counts})" in capsys.readouterr().out
+    assert stats["evicted_capacity"] == stats["evicted"]
 
 
 @pytest.mark.parametrize("where", ["taken", "taken/below"])

@@ -125,7 +125,11 @@ def _pairs(before: str, after: str) -> dict[str, tuple[TableView, TableView]]:
 def _history(table: TableView) -> str:
     if table.record is None:
         return "created and evicted rows unknown: not a checkpoint"
-    return f"{table.record.created} rows made, {table.record.evicted} evicted"
+    record = table.record
+    return (
+        f"{record.created} rows made, {record.evicted} evicted: {record.evicted_unseen} unseen, "
+        f"{record.evicted_score} low score, {record.evicted_capacity} beyond max_rows"
+    )
 
 
 def _counts_clicks(table: TableView, summary: Summary) -> bool:

@@ -23,6 +23,7 @@ from fleetrec.embedding.record import (
     TableIdentity,
     TableRecord,
     WrittenTable,
+    counts_of,
     to_hex,
 )
 from fleetrec.embedding.sharding import (
@@ -135,10 +136,8 @@ class NativeStore(Store):
         if to_hex(figures["fingerprint"]) != record.fingerprint:
             self.clear()
             raise CheckpointError(f"{where}: damaged: these are not the files of the manifest")
-        if self.shard.index == 0:  # created and evicted rows are counted once
-            self.table.restore_counts(created=record.created, evicted=record.evicted)
-        else:
-            self.table.restore_counts(created=0, evicted=0)
+        is_first = self.shard.index == 0  # created and evicted rows are counted once
+        self.table.restore_counts(**counts_of(record.to_plain() if is_first else {}))
         self._fingerprint = record.fingerprint
 
     def load_rows(self, stored: StoredTable) -> None:
@@ -183,12 +182,28 @@ class NativeStore(Store):
         self.table.clear()
         self._fingerprint = None
 
-    def evict(self, *, now: int) -> int:
-        """Evict rows by the rules of the table; returns how many."""
+    def evict(self, *, now: int, ends_day: bool, max_unseen_days: int | None = None) -> int:
+        """Evict rows by the rules of the table after a pass; returns how many.
+
+        Args:
+            now: Event time.
+            ends_day: Whether the pass ends a day: only then rows are evicted by age and score.
+            max_unseen_days: Replaces that of the table.
+        """
+        num_removed = self._evict_by_day(now, max_unseen_days) if ends_day else 0
+        max_rows = self._config.eviction.max_rows
+        if max_rows is not None:  # of which a part of the table has its part
+            first, last = self.shard.buckets
+            capacity = -(-max_rows * (last - first) // NUM_BUCKETS)
+            num_removed += len(self.table.evict_beyond(capacity=capacity))
+        return num_removed
+
+    def _evict_by_day(self, now: int, max_unseen_days: int | None) -> int:
         rule = self._config.eviction
+        max_days = rule.max_unseen_days if max_unseen_days is None else max_unseen_days
         num_removed = 0
-        if rule.max_unseen_days is not None:
-            before = max(0, now - rule.max_unseen_days * SECONDS_PER_DAY)
+        if max_days is not None:
+            before = max(0, now - max_days * SECONDS_PER_DAY)
             num_removed += len(self.table.evict_unseen(before=before))
         if rule.min_score is not None or rule.decay != 1.0:
             removed = self.table.evict_low_scores(
@@ -198,10 +213,6 @@ class NativeStore(Store):
                 click_weight=rule.click_weight,
             )
             num_removed += len(removed)
-        if rule.max_rows is not None:  # of which a part of the table has its part
-            first, last = self.shard.buckets
-            capacity = -(-rule.max_rows * (last - first) // NUM_BUCKETS)
-            num_removed += len(self.table.evict_beyond(capacity=capacity))
         return num_removed
 
 
@@ -228,7 +239,7 @@ class TableCut:
 
     @property
     def stats(self) -> dict[str, int]:
-        """Return rows, candidates, created and evicted at the cut."""
+        """Return rows, candidates, created and evicted (also by rule) at the cut."""
         return self._cut.stats
 
     def write(

@@ -9,6 +9,13 @@ from typing import Any, Literal, Self
 from fleetrec.config.options import Options
 from fleetrec.core import storage
 
+COUNTS = ("created", "evicted", "evicted_unseen", "evicted_score", "evicted_capacity")
+
+
+def counts_of(stats: Mapping[str, int]) -> dict[str, int]:
+    """Return how many rows a table has created and evicted so far; earlier files have fewer."""
+    return {key: stats.get(key, 0) for key in COUNTS}
+
 
 class TableIdentity(Options):
     """Settings that must be equal for exact resuming from another table."""
@@ -52,6 +59,9 @@ class TableRecord(Options):
     candidates: int
     created: int
     evicted: int
+    evicted_unseen: int = 0
+    evicted_score: int = 0
+    evicted_capacity: int = 0
 
 
 class ShardRecord(Options):
@@ -64,6 +74,9 @@ class ShardRecord(Options):
     candidates: int
     created: int
     evicted: int
+    evicted_unseen: int = 0
+    evicted_score: int = 0
+    evicted_capacity: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

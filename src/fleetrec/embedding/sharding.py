@@ -14,7 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrec._native import Table
-from fleetrec.embedding.record import ParentRecord, ShardRecord, TableIdentity, TableRecord, to_hex
+from fleetrec.embedding.record import (
+    COUNTS,
+    ParentRecord,
+    ShardRecord,
+    TableIdentity,
+    TableRecord,
+    to_hex,
+)
 from fleetrec.embedding.table import TableConfig
 
 Array = npt.NDArray[Any]
@@ -111,8 +118,7 @@ def merge_table_records(
         fingerprint=to_hex(fingerprint_of(crc for part in parts for crc in part.crcs)),
         rows=sum(part.rows for part in parts),
         candidates=sum(part.candidates for part in parts),
-        created=sum(part.created for part in parts),
-        evicted=sum(part.evicted for part in parts),
+        **{key: sum(getattr(part, key) for part in parts) for key in COUNTS},
     )
 
 

@@ -50,11 +50,11 @@ class Admission:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Eviction:
-    """Which rows are removed after a pass over the data; None switches a rule off.
+    """Which rows are removed; None switches a rule off.
 
-    ``max_unseen_days`` counts event time. ``min_score`` is compared with the score of an id (as in
-    Admission) after its shows and clicks have been multiplied by ``decay``. ``max_rows`` keeps the
-    most recently seen rows.
+    After a pass that ends a day: ``max_unseen_days`` counts event time, and ``min_score`` is
+    compared with the score of an id (as in Admission) after its shows and clicks have been
+    multiplied by ``decay``. After every pass: ``max_rows`` keeps the most recently seen rows.
     """
 
     max_unseen_days: int | None = None

@@ -198,9 +198,17 @@ class Fleet:
         """Load weights and rows of a checkpoint; every worker must call it."""
         program.load(dirname)
 
-    def shrink(self, program: Program) -> None:
-        """Evict rows by the rules of their tables; every worker must call it."""
-        program.shrink()
+    def shrink(self, program: Program, threshold: int | None = None) -> None:
+        """Evict rows by the rules of their tables; every worker must call it.
+
+        With a ``threshold``, rows that were not seen for more than this number of days are evicted
+        from every table. A pass counts as a day, and so does each call.
+        """
+        if threshold is not None and threshold < 0:
+            raise ConfigError(
+                [f"fleet.shrink: expected a threshold of at least 0, got {threshold}"]
+            )
+        program.shrink(max_unseen_days=threshold)
 
     def barrier_worker(self) -> None:
         """Wait until all workers are here."""

@@ -235,13 +235,18 @@ class Program:
         if not is_in_rule_group:
             state.load(saved, exact=False)
 
-    def shrink(self) -> None:
-        """Evict rows by the rules of their tables; counts as a pass without data."""
+    def shrink(self, *, max_unseen_days: int | None = None) -> None:
+        """Evict rows by the rules of their tables; counts as a pass without data.
+
+        ``max_unseen_days`` replaces that of the tables.
+        """
         was_made = self.is_replaying
         self._num_trainings += 1
         if not was_made:
             index = self._progress.pass_index
-            self._model.stepper.end_pass(pass_index=index, now=event_time_of(index))
+            self._model.stepper.end_pass(
+                index, now=event_time_of(index), ends_day=True, max_unseen_days=max_unseen_days
+            )
             self._progress = self._progress.next_pass()
 
     @property

@@ -22,7 +22,7 @@ from fleetrec.embedding.table import RowOptimizer
 from fleetrec.models.base import Model
 from fleetrec.parallel.dense_local import LocalDense
 from fleetrec.parallel.flat import Floats
-from fleetrec.parallel.rows import ClickLabels
+from fleetrec.parallel.rows import ClickLabels, PassEnd
 from fleetrec.parallel.rows_local import LocalRows
 from fleetrec.parallel.rows_server import servers_weights
 from fleetrec.parallel.worker_session import WorkerSession
@@ -115,13 +115,13 @@ class GeoRows:
         if self._num_batches % self._push_steps == 0:
             self._push_touched()
 
-    def end_pass(self, *, pass_index: int, now: int) -> None:
+    def end_pass(self, end: PassEnd) -> None:
         """Send all that the servers do not have yet, then end the pass as other workers do."""
         if self._num_unsent:
             self._push_touched()
         self._push_all()
-        self._session.end_pass(pass_index=pass_index, now=now)
-        self._local.end_pass(pass_index=pass_index, now=now)
+        self._session.end_pass(end)
+        self._local.end_pass(end)
         self._reset_round()
 
     def num_pending_pushes(self) -> int:

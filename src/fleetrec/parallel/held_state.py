@@ -178,7 +178,7 @@ class HeldState:
         return [*self._model.state_dict(), *self._stores]
 
     def stats(self) -> dict[str, TableStats]:
-        """Return rows, candidates, bytes, created and evicted of every growing table."""
+        """Return rows, candidates, bytes, created and evicted (also by rule) of growing tables."""
         own = {n: s.table.stats() for n, s in self._stores.items() if s.config.num_rows is None}
         if not own:
             return {}

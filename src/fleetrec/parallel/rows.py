@@ -1,6 +1,8 @@
 """The contract of rows: where a step gets its embedding rows, and where their gradients go."""
 
 import contextlib
+import dataclasses
+from collections.abc import Mapping
 from typing import Protocol
 
 from torch import Tensor
@@ -8,7 +10,22 @@ from torch import Tensor
 from fleetrec.core.batch import Batch
 from fleetrec.core.progress import Progress
 from fleetrec.embedding.lookup import LookedUp
+from fleetrec.embedding.native_store import NativeStore
 from fleetrec.models.base import Model
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PassEnd:
+    """The end of a pass, at event time ``now``.
+
+    Rows are evicted by age and score only where it ``ends_day``. ``max_unseen_days`` replaces that
+    of the tables.
+    """
+
+    pass_index: int
+    now: int
+    ends_day: bool
+    max_unseen_days: int | None = None
 
 
 class Rows(Protocol):
@@ -44,8 +61,8 @@ class Rows(Protocol):
         """
         ...
 
-    def end_pass(self, *, pass_index: int, now: int) -> None:
-        """Finish a pass and evict rows by their rules at event time ``now``."""
+    def end_pass(self, end: PassEnd) -> None:
+        """Finish a pass and evict rows by their rules."""
         ...
 
     def num_pending_pushes(self) -> int:
@@ -96,3 +113,9 @@ class ClickLabels:
     def __call__(self, batch: Batch) -> Tensor | None:
         """Return labels_B; None where nothing counts clicks."""
         return None if self._label is None else batch.label(self._label)
+
+
+def evict_rows(stores: Mapping[str, NativeStore], end: PassEnd) -> None:
+    """Evict rows that this process holds, by the rules of their tables."""
+    for store in stores.values():
+        store.evict(now=end.now, ends_day=end.ends_day, max_unseen_days=end.max_unseen_days)

@@ -10,7 +10,7 @@ from fleetrec.embedding.lookup import LookedUp, Lookup
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.models.base import Model
 from fleetrec.parallel.optimizer_plan import OptimizerPlan
-from fleetrec.parallel.rows import ClickLabels
+from fleetrec.parallel.rows import ClickLabels, PassEnd, evict_rows
 
 
 class LocalRows:
@@ -70,10 +70,9 @@ class LocalRows:
         }
         self._lookup.push(looked_up, lr=rates)
 
-    def end_pass(self, *, pass_index: int, now: int) -> None:  # noqa: ARG002
+    def end_pass(self, end: PassEnd) -> None:
         """Evict rows by the rules of their tables."""
-        for store in self._stores.values():
-            store.evict(now=now)
+        evict_rows(self._stores, end)
 
     def num_pending_pushes(self) -> int:
         """Return 0: a push is applied at once."""

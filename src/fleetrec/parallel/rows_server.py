@@ -19,7 +19,7 @@ from fleetrec.embedding.remote_lookup import (
 )
 from fleetrec.parallel.flat import Floats
 from fleetrec.parallel.prefetch_pull import PulledBatch, PullPrefetcher
-from fleetrec.parallel.rows import ClickLabels
+from fleetrec.parallel.rows import ClickLabels, PassEnd
 from fleetrec.parallel.worker_session import WorkerSession
 from fleetrec.server.dense import WEIGHTS
 from fleetrec.server.parameter_client import StepUpdate
@@ -115,10 +115,10 @@ class ServerRows:
         )
         self._session.send(update, sequence=self._session.sequence + 1)
 
-    def end_pass(self, *, pass_index: int, now: int) -> None:
+    def end_pass(self, end: PassEnd) -> None:
         """Wait until no worker has data left in the pass; then rows are evicted."""
         self._drop_prefetched()
-        self._session.end_pass(pass_index=pass_index, now=now)
+        self._session.end_pass(end)
 
     def num_pending_pushes(self) -> int:
         """Return how many steps the servers do not have yet."""

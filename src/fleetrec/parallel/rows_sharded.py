@@ -21,7 +21,7 @@ from fleetrec.parallel.optimizer_plan import OptimizerPlan
 from fleetrec.parallel.prefetch_ids import IdPrefetcher, SentIds
 from fleetrec.parallel.rank_comm import RankComm
 from fleetrec.parallel.row_exchange import RowExchange, RowGradients, Sent
-from fleetrec.parallel.rows import ClickLabels
+from fleetrec.parallel.rows import ClickLabels, PassEnd, evict_rows
 
 
 class ShardedRows:
@@ -101,11 +101,10 @@ class ShardedRows:
                 rate = self._plan.table_rate(name, step)
                 self._stores[name].table.push(its.ids_N, grads_ND, lr=rate)
 
-    def end_pass(self, *, pass_index: int, now: int) -> None:  # noqa: ARG002
+    def end_pass(self, end: PassEnd) -> None:
         """Evict rows by the rules of their tables."""
         self._prefetcher.drop()
-        for store in self._stores.values():
-            store.evict(now=now)
+        evict_rows(self._stores, end)
 
     def num_pending_pushes(self) -> int:
         """Return 0: a step is applied when it ends."""

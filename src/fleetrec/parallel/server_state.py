@@ -98,7 +98,7 @@ class ServerState:
         return [*self._model.state_dict(), *self._client.stores]
 
     def stats(self) -> dict[str, TableStats]:
-        """Return rows, candidates, bytes, created and evicted of every growing table."""
+        """Return rows, candidates, bytes, created and evicted (also by rule) of growing tables."""
         growing = [n for n, store in self._client.stores.items() if store.config.num_rows is None]
         if not growing:
             return {}

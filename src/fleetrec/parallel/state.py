@@ -67,7 +67,7 @@ class ModelState(Protocol):
         ...
 
     def stats(self) -> dict[str, TableStats]:
-        """Return rows, candidates, bytes, created and evicted of every growing table.
+        """Return rows, candidates, bytes, created and evicted (also by rule) of growing tables.
 
         Unlike the other calls this one is made by every process of a group at the same step.
         """

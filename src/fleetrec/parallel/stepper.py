@@ -15,7 +15,7 @@ from fleetrec.core.fault_points import fault_point
 from fleetrec.core.progress import Progress
 from fleetrec.embedding.lookup import LookedUp
 from fleetrec.models.base import Model
-from fleetrec.parallel.rows import DenseUpdate, Rows
+from fleetrec.parallel.rows import DenseUpdate, PassEnd, Rows
 from fleetrec.parallel.transfer import Transfer
 from fleetrec.tasks.task import Outputs
 
@@ -134,12 +134,23 @@ class Stepper:
         """Return how many steps of this process are not stored by servers yet."""
         return self._rows.num_pending_pushes()
 
-    def end_pass(self, *, pass_index: int, now: int) -> None:
-        """Finish a pass: wait for the group, then evict rows by their rules at event time ``now``.
+    def end_pass(
+        self, pass_index: int, *, now: int, ends_day: bool, max_unseen_days: int | None = None
+    ) -> None:
+        """Finish a pass: wait for the group, then evict rows by their rules.
 
         Every process of the group calls it.
+
+        Args:
+            pass_index: Which pass it is.
+            now: Event time.
+            ends_day: Whether the pass ends a day: only then rows are evicted by age and score.
+            max_unseen_days: Replaces that of the tables.
         """
-        self._rows.end_pass(pass_index=pass_index, now=now)
+        end = PassEnd(
+            pass_index=pass_index, now=now, ends_day=ends_day, max_unseen_days=max_unseen_days
+        )
+        self._rows.end_pass(end)
 
     def flush(self) -> None:
         """Return when all steps so far are applied to the state of the group."""

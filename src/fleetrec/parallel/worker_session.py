@@ -5,7 +5,9 @@ from fleetrec.core.progress import Progress
 from fleetrec.models.base import Model
 from fleetrec.parallel.flat import FlatParameters
 from fleetrec.parallel.optimizer_plan import OptimizerPlan
+from fleetrec.parallel.rows import PassEnd
 from fleetrec.parallel.worker_payload import encode_payload
+from fleetrec.server.evict_request import EvictionRequest
 from fleetrec.server.parameter_client import ParameterClient, StepUpdate, WorkerProgress
 from fleetrec.server.sender import Sender, build_sender
 
@@ -55,11 +57,16 @@ class WorkerSession:
         self.sender.flush()
         self.client.wait_for_step(self.sequence + 1)
 
-    def end_pass(self, *, pass_index: int, now: int) -> None:
+    def end_pass(self, end: PassEnd) -> None:
         """Wait until no worker has data left in a pass; then rows are evicted."""
         self.sender.flush()
-        self.client.end_pass(pass_index)
-        self.client.evict(pass_index, now=now)
+        self.client.end_pass(end.pass_index)
+        self.client.evict(
+            end.pass_index,
+            EvictionRequest(
+                now=end.now, ends_day=end.ends_day, max_unseen_days=end.max_unseen_days
+            ),
+        )
 
     def close(self) -> None:
         """Stop sending."""

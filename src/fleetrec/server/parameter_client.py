@@ -14,6 +14,7 @@ from fleetrec.embedding.remote_lookup import Rows, RowUpdate
 from fleetrec.embedding.sharding import WHOLE_TABLE, TableShard, route
 from fleetrec.server.admin_client import AdminClient
 from fleetrec.server.client import ClientOptions, ServerGroup
+from fleetrec.server.evict_request import EvictionRequest
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.routing import empty_push, split_update
 from fleetrec.server.service_options import FINISHED
@@ -161,9 +162,9 @@ class ParameterClient:
         self._servers.call_all(self._message(Kind.END_PASS, sequence=number))
         fault_point("leave_done")
 
-    def evict(self, number: int, *, now: int) -> None:
-        """Evict rows after pass ``number``, at event time ``now``."""
-        arrays = [np.array([now], np.uint64)]
+    def evict(self, number: int, eviction: EvictionRequest) -> None:
+        """Evict rows after pass ``number``."""
+        arrays = [eviction.to_array()]
         self._servers.call_all(self._message(Kind.EVICT, sequence=number, arrays=arrays))
 
     def all_gather(self, content: bytes, *, key: str, number: int) -> list[bytes]:

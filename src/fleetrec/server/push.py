@@ -102,11 +102,3 @@ def check_ids(store: NativeStore, ids_N: Array) -> None:
         store.table.check_held(ids_N)
     except ValueError as error:
         raise WireError(str(error)) from error
-
-
-def read_event_time(message: Message) -> int:
-    """Return the event time of an EVICT request."""
-    times = message.array(0, np.uint64)
-    if len(times) != 1 or times[0] >= 1 << 32:
-        raise WireError("expected an event time of 32 bits")
-    return int(times[0])

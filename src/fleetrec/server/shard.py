@@ -14,11 +14,12 @@ from torch import Tensor
 
 from fleetrec._native import Cut, read_snapshot
 from fleetrec.embedding.native_store import TableCut
-from fleetrec.embedding.record import StoredTable
+from fleetrec.embedding.record import StoredTable, counts_of
 from fleetrec.embedding.sharding import TableShard
 from fleetrec.embedding.snapshot import checkpoint_errors
 from fleetrec.optim.dense import row_rate
 from fleetrec.server.dense import DensePart
+from fleetrec.server.evict_request import EvictionRequest
 from fleetrec.server.push import Push, RowPush
 from fleetrec.server.spec import ServedModel, build_stores
 from fleetrec.server.wire import Array
@@ -64,13 +65,13 @@ class Shard:
                 store.table.push(ids_N, grads_ND, lr=self.model.tables[index].row_rate(rate))
         self.dense.apply(_weighted_mean([push.grads_P for push in pushes], weights))
 
-    def evict(self, *, now: int) -> None:
-        """Evict rows by the rules of their tables, at event time ``now``."""
+    def evict(self, eviction: EvictionRequest) -> None:
+        """Evict rows by the rules of their tables."""
         for store in self.stores.values():
-            store.evict(now=now)
+            store.evict(**dataclasses.asdict(eviction))
 
     def stats(self) -> dict[str, dict[str, int]]:
-        """Return rows, candidates, bytes, created and evicted of every table."""
+        """Return rows, candidates, bytes, created and evicted (also by rule) of every table."""
         return {name: store.table.stats() for name, store in self.stores.items()}
 
     def clear(self) -> None:
@@ -109,9 +110,7 @@ class Shard:
         for name, store in self.stores.items():
             with checkpoint_errors():
                 read_snapshot(store.table, [directory / TABLES / name])
-            store.table.restore_counts(
-                created=counts[name]["created"], evicted=counts[name]["evicted"]
-            )
+            store.table.restore_counts(**counts_of(counts[name]))
         self.dense.load(load_file(directory / DENSE_FILE))
 
 

@@ -4,7 +4,8 @@ import numpy as np
 
 from fleetrec.core.fault_points import fault_point
 from fleetrec.server.durable_state import exit_on_partial_update
-from fleetrec.server.push import check_ids, read_event_time, read_push
+from fleetrec.server.evict_request import read_eviction
+from fleetrec.server.push import check_ids, read_push
 from fleetrec.server.service_state import ServiceState
 from fleetrec.server.shard import Shard
 from fleetrec.server.wire import Array, Kind, Message, WireError
@@ -97,12 +98,12 @@ class Steps:
         """Evict rows once after pass ``sequence``."""
         state = self._state
         shard = state.require_shard()
-        now = read_event_time(message)
+        eviction = read_eviction(message)
         with state.changed:
             if message.sequence >= state.num_evictions:
                 state.journal(message)
                 with exit_on_partial_update():
-                    shard.evict(now=now)
+                    shard.evict(eviction)
                 state.num_evictions = message.sequence + 1
         return Message(kind=Kind.OK)
 

@@ -159,7 +159,7 @@ class Loop:
                     break
         report.warn_of_slots()
         fault_point("pass_trained")
-        phase.stepper.end_pass(pass_index=spec.index, now=spec.eviction_time)
+        phase.stepper.end_pass(spec.index, now=spec.eviction_time, ends_day=spec.ends_day)
         fault_point("evicted")
         key = f"train/{phase.name}/metrics"
         merge_metrics(phase.metrics, self._group, key=key, pass_index=spec.index)

@@ -186,8 +186,9 @@ def duration(seconds: float) -> str:
 
 def _tables(tables: Tables) -> list[str]:
     return [
-        f"{name}: {stats['rows']} rows ({stats['created']} made, {stats['evicted']} evicted, "
-        f"{stats['candidates']} waiting)"
+        f"{name}: {stats['rows']} rows ({stats['created']} made, {stats['evicted']} evicted: "
+        f"{stats['evicted_unseen']} unseen, {stats['evicted_score']} low score, "
+        f"{stats['evicted_capacity']} beyond max_rows; {stats['candidates']} waiting)"
         for name, stats in tables.items()
     ]
 

@@ -297,7 +297,7 @@ class Evaluation:
                 raise KeyboardInterrupt from None
         report.warn_of_slots()
         report.done(name, evaluated.metrics)
-        phase.stepper.end_pass(pass_index=index, now=0)
+        phase.stepper.end_pass(index, now=0, ends_day=False)
 
     def _info(self, phase: Phase, batch: Batch, index: int, num_batches: int) -> StepInfo:
         phase_index = [one.name for one in self._phases].index(phase.name)

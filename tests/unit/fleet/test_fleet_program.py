@@ -67,6 +67,19 @@ def test_a_program_learns_and_prints_what_was_asked_for(dataset, capsys):
     assert re.fullmatch(r"pass 5 done, auc: [\d.]+, samples/s: \d+", lines[-1])
 
 
+def test_a_program_shrinks_by_the_days_that_are_given(dataset):
+    fleet, program = Fleet(), make_program()
+    fleet.train_from_dataset(program, dataset)
+    fleet.shrink(program, 1)  # the rows were seen a day ago: a pass counts as a day
+    assert program._model.state.stats()["items"]["rows"] == 20
+    fleet.shrink(program)
+    assert program._model.state.stats()["items"]["rows"] == 20
+    fleet.shrink(program, threshold=2)
+    assert program._model.state.stats()["items"]["rows"] == 0
+    with pytest.raises(ConfigError, match="expected a threshold of at least 0, got -1"):
+        fleet.shrink(program, -1)
+
+
 def test_a_saved_program_is_loaded_by_another(dataset, tmp_path):
     fleet, program = Fleet(), make_program()
     fleet.train_from_dataset(program, dataset)

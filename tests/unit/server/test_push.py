@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fleetrec.embedding.sharding import WHOLE_TABLE, TableShard
-from fleetrec.server.push import check_ids, read_event_time, read_push
+from fleetrec.server.push import check_ids, read_push
 from fleetrec.server.spec import build_stores
-from fleetrec.server.wire import Kind, Message, WireError, decode, encode
+from fleetrec.server.wire import WireError, decode, encode
 from unit.server.serving import MODEL, make_push, make_row_push
 
 
@@ -41,11 +41,3 @@ def test_ids_of_another_server_are_refused():
     check_ids(store, ids_N[is_held_N])
     with pytest.raises(WireError):
         check_ids(store, ids_N)
-
-
-@pytest.mark.parametrize("times", [[], [1, 2], [1 << 32]])
-def test_an_event_time_has_32_bits(times):
-    with pytest.raises(WireError, match="event time of 32 bits"):
-        read_event_time(Message(kind=Kind.EVICT, arrays=[np.array(times, np.uint64)]))
-    one = Message(kind=Kind.EVICT, arrays=[np.array([86_400], np.uint64)])
-    assert read_event_time(one) == 86_400

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fleetrec.embedding.table import Eviction, TableConfig
+from fleetrec.server.evict_request import EvictionRequest
 from fleetrec.server.wire import Kind, WireError
 from unit.server.serving import MODEL, SYNC, RunningService
 
@@ -95,8 +96,8 @@ def test_rows_are_evicted_once_per_pass_by_event_time(tmp_path):
     running = RunningService(tmp_path, model=model)
     running.push(1)  # at event time 0
 
-    def evict(number, now):
-        arrays = [np.array([now], np.uint64)]
+    def evict(number, now, *, ends_day=True):
+        arrays = [EvictionRequest(now=now, ends_day=ends_day).to_array()]
         running.call(Kind.EVICT, incarnation=1, sequence=number, arrays=arrays)
 
     evict(0, 86_400)
@@ -105,5 +106,9 @@ def test_rows_are_evicted_once_per_pass_by_event_time(tmp_path):
     running.restart()
     evict(0, 200_000)
     assert len(running.rows()) == 1
-    evict(1, 200_000)
+    evict(1, 200_000, ends_day=False)
+    assert len(running.rows()) == 1
+    running.restart()  # the journal says so, too
+    assert len(running.rows()) == 1
+    evict(2, 200_000)
     assert running.rows() == []

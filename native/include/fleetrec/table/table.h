@@ -39,8 +39,14 @@ struct TableOptions {
 // What happened to a table since it was made.
 struct TableCounts {
   std::uint64_t created = 0;
-  std::uint64_t evicted = 0;
+  std::uint64_t evicted = 0;  // by any rule, or by name
+  std::uint64_t evicted_unseen = 0;
+  std::uint64_t evicted_score = 0;
+  std::uint64_t evicted_capacity = 0;
 };
+
+// The counter of one rule of eviction.
+using RuleCount = std::uint64_t TableCounts::*;
 
 // One impression of an id in training.
 struct Impression {
@@ -166,8 +172,8 @@ class Table {
   // Removes a row and leaves no trace; false if there is none.
   bool remove(std::uint64_t id, Place place);
 
-  // Removes a row and leaves a tombstone.
-  void evict(std::uint64_t id, Place place);
+  // Removes a row and leaves a tombstone; `rule` also counts it.
+  void evict(std::uint64_t id, Place place, RuleCount rule = nullptr);
 
   // Drops the counters of ids of a bucket without a row that were last seen before `time`.
   void forget_candidates(std::uint32_t bucket, std::uint32_t time);
