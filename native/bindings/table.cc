@@ -56,12 +56,14 @@ Guards to_guards(Named values) {
 
 using InitialTuple = std::tuple<std::string, double, double>;
 using AdmissionTuple = std::tuple<std::string, double, double, double>;
+using LongVectorTuple = std::tuple<double, double, double>;
 
 std::shared_ptr<Table> make_table(const std::string& name, std::size_t dim,
                                   std::optional<std::uint64_t> num_rows, bool hash_ids,
                                   std::uint64_t salt, const InitialTuple& initial,
                                   const std::string& optimizer, const Named& hyperparameters,
                                   const Named& guards, const AdmissionTuple& admission,
+                                  const std::optional<LongVectorTuple>& long_vector,
                                   const std::pair<std::uint32_t, std::uint32_t>& buckets) {
   const auto& [kind, center, scale] = initial;
   const auto& [policy, threshold, show_weight, click_weight] = admission;
@@ -72,9 +74,11 @@ std::shared_ptr<Table> make_table(const std::string& name, std::size_t dim,
       .folds_ids = hash_ids,
       .initializer = {initial_kind(kind), center, scale, salt},
       .admission = {admission_kind(policy), threshold, show_weight, click_weight, salt},
+      .long_vector = std::nullopt,
       .first_bucket = buckets.first,
       .last_bucket = buckets.second,
   };
+  if (long_vector) options.long_vector = std::make_from_tuple<LongVector>(*long_vector);
   const NamedValues named(hyperparameters.begin(), hyperparameters.end());
   return std::make_shared<Table>(std::move(options),
                                  GuardedOptimizer(optimizer, named, to_guards(guards)));
@@ -335,7 +339,8 @@ void bind_table(nb::module_& module) {
   table
       .def(nb::new_(&make_table), nb::kw_only(), "name"_a, "dim"_a, "num_rows"_a.none(),
            "hash_ids"_a = false, "salt"_a, "initial"_a, "optimizer"_a, "hyperparameters"_a,
-           "guards"_a, "admission"_a, "buckets"_a = std::pair(std::uint32_t{0}, kNumBuckets))
+           "guards"_a, "admission"_a, "long_vector"_a = nb::none(),
+           "buckets"_a = std::pair(std::uint32_t{0}, kNumBuckets))
       .def("__len__", &size)
       .def("pull", &pull, "ids"_a.noconvert(), nb::kw_only(), "create"_a)
       .def("push", &push, "ids"_a.noconvert(), "grads"_a.noconvert(), nb::kw_only(), "lr"_a)

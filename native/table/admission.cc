@@ -9,16 +9,21 @@
 
 namespace fleetrec {
 
-bool Admission::admits(const Candidate& candidate) const {
+double Admission::draw(const Candidate& candidate) const {
+  const std::uint64_t bits = mix64(mix64(candidate.id ^ salt) + candidate.show);
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+bool Admission::admits(const Candidate& candidate, bool is_click) const {
   switch (kind) {
     case AdmissionKind::kAlways:
       return true;
     case AdmissionKind::kCount:
       return candidate.show >= threshold;
-    case AdmissionKind::kProbability: {
-      const std::uint64_t draw = mix64(mix64(candidate.id ^ salt) + candidate.show);
-      return static_cast<double>(draw >> 11) * 0x1p-53 < threshold;
-    }
+    case AdmissionKind::kProbability:
+      return draw(candidate) < threshold;
+    case AdmissionKind::kCtr:
+      return draw(candidate) < (is_click ? click_weight : show_weight);
     case AdmissionKind::kScore:
       break;
   }
@@ -31,6 +36,7 @@ AdmissionKind admission_kind(const std::string& name) {
   if (name == "count") return AdmissionKind::kCount;
   if (name == "probability") return AdmissionKind::kProbability;
   if (name == "score") return AdmissionKind::kScore;
+  if (name == "ctr") return AdmissionKind::kCtr;
   throw std::invalid_argument("no admission is called '" + name + "'");
 }
 

@@ -126,6 +126,8 @@ void BatchLookup::apply(Partition& partition, const Gradients& gradients, float 
     std::span sum = keep_changes ? changes.grad(num_kept, dim_) : std::span(scratch);
     if (!sum_up(partition, r, gradients, sum)) continue;
     const Row row = partition.rows[r];
+    if (!table.is_whole(row)) [[unlikely]]
+      LongVector::shorten(sum);
     if (keep_changes) {
       changes.ids[num_kept++] = row.header().id();
       if (table.optimizer().changes_gradients()) {

@@ -54,7 +54,7 @@ void read_rows(Table& table, std::span<const std::int64_t> ids, Missing missing,
       if (found) {
         std::ranges::copy(found.weights(table.layout()), row.begin());
       } else if (makes_all) {
-        table.options().initializer.fill(id, row);
+        table.fill_new(id, row);
       } else {
         std::ranges::fill(row, 0.0f);
       }

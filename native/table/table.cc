@@ -55,17 +55,41 @@ Row Table::admit(const Impression& impression) {
   Candidates& candidates = buckets_[place.bucket].candidates;
   if (cut_content_) cut_content_->keep_candidate(place.bucket, candidates.get(impression.id));
   const Candidate counted = candidates.count(impression.id, impression.now, impression.is_click);
-  if (!options_.admission.admits(counted)) return Row();
+  if (!options_.admission.admits(counted, impression.is_click)) return Row();
   const Row row = create(impression.id, place);
   candidates.erase(impression.id);  // now that nothing can fail any more
+  if (options_.admission.kind == AdmissionKind::kCtr) return row;  // it counts from here on
   row.header().show = static_cast<float>(counted.show) - 1.0f;
   row.header().click = static_cast<float>(counted.click) - (impression.is_click ? 1.0f : 0.0f);
+  if (options_.long_vector &&
+      options_.long_vector->is_reached(row.header().show, row.header().click)) {
+    lengthen(row);
+  }
   return row;
+}
+
+void Table::lengthen_if_due(Row row, bool is_click) {
+  const LongVector& rule = *options_.long_vector;
+  const RowHeader& header = row.header();
+  if (!rule.is_reached(header.show, header.click)) return;
+  if (rule.is_reached(header.show - 1.0f, header.click - (is_click ? 1.0f : 0.0f))) return;
+  if (LongVector::is_short(row.weights(layout_))) lengthen(row);
+}
+
+void Table::lengthen(Row row) {
+  const float first = row.weights()[0];
+  options_.initializer.fill(row.header().id(), row.weights(layout_));
+  row.weights()[0] = first;
+}
+
+void Table::fill_new(std::uint64_t id, std::span<float> weights) const {
+  options_.initializer.fill(id, weights);
+  if (options_.long_vector) LongVector::shorten(weights);
 }
 
 Row Table::create(std::uint64_t id, Place place) {
   const Row row = add(id, place);
-  options_.initializer.fill(id, row.weights(layout_));
+  fill_new(id, row.weights(layout_));
   optimizer_.init_state(row.state(layout_));
   return row;
 }

@@ -82,12 +82,12 @@ TEST(counts_of_a_candidate_stop_at_their_end) {
 
 TEST(admission_is_by_impressions_or_score) {
   const Admission count{.kind = AdmissionKind::kCount, .threshold = 3.0};
-  CHECK(!count.admits({.id = 1, .last_seen = 0, .show = 2, .click = 2}));
-  CHECK(count.admits({.id = 1, .last_seen = 0, .show = 3, .click = 0}));
+  CHECK(!count.admits({.id = 1, .last_seen = 0, .show = 2, .click = 2}, false));
+  CHECK(count.admits({.id = 1, .last_seen = 0, .show = 3, .click = 0}, false));
   const Admission score{
       .kind = AdmissionKind::kScore, .threshold = 2.0, .show_weight = 0.5, .click_weight = 1.5};
-  CHECK(!score.admits({.id = 1, .last_seen = 0, .show = 3, .click = 0}));
-  CHECK(score.admits({.id = 1, .last_seen = 0, .show = 2, .click = 1}));
+  CHECK(!score.admits({.id = 1, .last_seen = 0, .show = 3, .click = 0}, false));
+  CHECK(score.admits({.id = 1, .last_seen = 0, .show = 2, .click = 1}, false));
   CHECK_THROWS(std::invalid_argument, admission_kind("none"));
 }
 
@@ -96,10 +96,21 @@ TEST(admission_by_probability_admits_about_that_share_and_the_same_ids_again) {
   int num_admitted = 0;
   for (std::uint64_t id = 0; id < 20'000; ++id) {
     const Candidate candidate{.id = id, .last_seen = 0, .show = 1, .click = 0};
-    num_admitted += tenth.admits(candidate) ? 1 : 0;
-    CHECK(tenth.admits(candidate) == tenth.admits(candidate));
+    num_admitted += tenth.admits(candidate, false) ? 1 : 0;
+    CHECK(tenth.admits(candidate, false) == tenth.admits(candidate, false));
   }
   CHECK(num_admitted > 1800 && num_admitted < 2200);
+}
+
+TEST(admission_by_ctr_has_the_score_of_the_impression_as_its_probability) {
+  const Admission ctr{.kind = AdmissionKind::kCtr, .show_weight = 0.2, .click_weight = 1.0};
+  int num_shown = 0;
+  for (std::uint64_t id = 0; id < 20'000; ++id) {
+    const Candidate candidate{.id = id, .last_seen = 0, .show = 1, .click = 1};
+    num_shown += ctr.admits(candidate, false) ? 1 : 0;
+    CHECK(ctr.admits(candidate, true));
+  }
+  CHECK(num_shown > 3800 && num_shown < 4200);
 }
 
 }  // namespace fleetrec::testing

@@ -44,6 +44,7 @@ struct TableChoice {
   std::uint64_t salt = 7;
   Guards guards = {};
   bool folds_ids = false;
+  std::optional<LongVector> long_vector = std::nullopt;
 };
 
 inline std::shared_ptr<Table> make_table(const TableChoice& choice = {}) {
@@ -54,6 +55,7 @@ inline std::shared_ptr<Table> make_table(const TableChoice& choice = {}) {
       .folds_ids = choice.folds_ids,
       .initializer = {InitialKind::kUniform, 0.0, 0.5, choice.salt},
       .admission = choice.admission,
+      .long_vector = choice.long_vector,
   };
   return std::make_shared<Table>(std::move(options),
                                  GuardedOptimizer(choice.optimizer, {}, choice.guards));

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "check.h"
+#include "fleetrec/table/evict.h"
 #include "making.h"
 
 namespace fleetrec::testing {
@@ -125,6 +126,21 @@ TEST(ids_of_a_range_are_admitted_by_their_counts) {
     }
   }
   CHECK(table->num_candidates() == 0 && table->size() == 66);
+}
+
+TEST(evicted_rows_are_counted_by_rule) {
+  const auto table = make_table();
+  for (std::uint64_t id = 0; id < 10; ++id)
+    count_impression(*table, id, static_cast<std::uint32_t>(id));
+  CHECK(evict_unseen(*table, 2).size() == 2);
+  count_impression(*table, 5);
+  CHECK(evict_low_scores(*table, {1.0, 0.15, 0.1, 1.0}).size() == 7);
+  for (std::uint64_t id = 20; id < 24; ++id) count_impression(*table, id);
+  CHECK(evict_beyond(*table, 2).size() == 3);
+  evict(*table, 5);
+  const TableCounts counts = table->counts();
+  CHECK(counts.evicted_unseen == 2 && counts.evicted_score == 7 && counts.evicted_capacity == 3);
+  CHECK(counts.evicted == 13 && counts.created == 14);
 }
 
 }  // namespace fleetrec::testing

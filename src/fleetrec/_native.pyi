@@ -468,6 +468,7 @@ class Table:
         hyperparameters: dict[str, float],
         guards: dict[str, float],
         admission: tuple[str, float, float, float],
+        long_vector: tuple[float, float, float] | None = None,
         buckets: tuple[int, int] = (0, 1024),
     ) -> None:
         """Make an empty table.
@@ -483,8 +484,10 @@ class Table:
             optimizer: One of ``optimizer_schema``.
             hyperparameters: Those that differ from their defaults.
             guards: Any of l2, clip_value, clip_norm, min_weight, max_weight.
-            admission: Kind (always, count, probability, score), its threshold, and the weights of
-                a show without and with a click in a score.
+            admission: Kind (always, count, probability, score, ctr), its threshold, and the weights
+                of a show without and with a click in a score.
+            long_vector: The score from which a row has more than its first weight, and the weights
+                of a show without and with a click in it. None: rows have all weights.
             buckets: Range [first, end) that is held here; a snapshot that is read leaves
                 the others out.
 

@@ -9,7 +9,7 @@ import pytest
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.progress import Progress
 from fleetrec.embedding.record import Chain, StoredTable
-from fleetrec.embedding.table import Admission, Eviction
+from fleetrec.embedding.table import Admission, Eviction, LongVector
 from fleetrec.parallel.state import SavedModel
 from making_groups import (
     Member,
@@ -29,9 +29,14 @@ DAY = 86_400
 
 
 def choosy():
-    """A table that admits ids at their second impression, and evicts those unseen for a day."""
+    """A table that admits ids at their second impression, and evicts those unseen for a day.
+
+    Its rows have more than their first weight from the third impression without a click on.
+    """
     return make_model(
-        admission=Admission(kind="count", threshold=2), eviction=Eviction(max_unseen_days=1)
+        admission=Admission(kind="count", threshold=2),
+        eviction=Eviction(max_unseen_days=1),
+        long_vector=LongVector(threshold=0.25),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fleetrec.config.job import CommunicatorOptions, OptimizerOptions, UpdateOptions
-from fleetrec.embedding.table import RowOptimizer, TableOptimizer
+from fleetrec.embedding.table import LongVector, RowOptimizer, TableOptimizer
 from making_groups import MODES, make_batch, make_model, solo, together, workers
 
 KINDS = ("solo", *MODES)
@@ -178,6 +178,29 @@ def test_clipping_by_norm_with_several_sync_workers_is_refused_with_the_reason(t
     with (
         pytest.raises(ValueError, match="norm of the mean gradient"),
         workers(tmp_path, "sync", num_workers=2, update=update),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["solo", "sync", "async", "half_async"])
+def test_rows_of_low_score_learn_their_first_weight_only(kind, tmp_path):
+    make = lambda: make_model(long_vector=LongVector(threshold=1.0, show_weight=0.5))  # noqa: E731
+    given = {"model": make()} if kind == "solo" else {"make": make, "num_workers": 1}
+    with members(kind, tmp_path, **given) as (one,):
+        for step in range(4):  # 2 and 4 are shown once and four times, 1 and 3 are clicked
+            one.train(make_batch([4, 3] if step else [4, 2, 1]))
+        one.end_pass()
+        found = one.state.export_rows()["t"]
+    is_long = dict(zip(found["ids"].tolist(), (found["rows"][:, 1:] != 0).any(1), strict=True))
+    assert is_long == {1: True, 2: False, 3: True, 4: True}
+    assert (found["rows"][:, 0] != 0).all()
+
+
+def test_geo_refuses_rows_without_long_vectors(tmp_path):
+    make = lambda: make_model(long_vector=LongVector(threshold=1.0))  # noqa: E731
+    with (
+        pytest.raises(ValueError, match="geo trains copies of whole rows, but t has an embedx"),
+        workers(tmp_path, "geo", num_workers=1, make=make),
     ):
         pass
 

@@ -30,6 +30,7 @@ MANIFEST = {
                         "show_weight": 0.1,
                         "click_weight": 1.0,
                     },
+                    "long_vector": None,
                 },
                 "kind": "delta",
                 "parent": {"path": "../0", "fingerprint": "4c6c7fff3e5e6df4"},

@@ -46,6 +46,30 @@ class RowwiseAdagrad:
         return [w - rate * g for w, g in zip(weights, grad, strict=True)], [total]
 
 
+class CtrAdagrad:
+    initial = 3.0
+
+    def new_state(self, dim):
+        return [0.0]
+
+    def update(self, weights, state, grad, lr):
+        rate = lr * math.sqrt(self.initial / (self.initial + state[0]))
+        total = state[0] + sum(g * g for g in grad) / len(grad)
+        return [w - rate * g for w, g in zip(weights, grad, strict=True)], [total]
+
+
+class CtrStdAdagrad:
+    initial = 3.0
+
+    def new_state(self, dim):
+        return [0.0] * dim
+
+    def update(self, weights, state, grad, lr):
+        rates = [lr * math.sqrt(self.initial / (self.initial + s)) for s in state]
+        new_weights = [w - r * g for w, r, g in zip(weights, rates, grad, strict=True)]
+        return new_weights, [s + g * g for s, g in zip(state, grad, strict=True)]
+
+
 class RmsProp:
     alpha, eps = 0.99, 1e-8
 
@@ -182,6 +206,8 @@ OPTIMIZERS = {
     "momentum": Momentum,
     "adagrad": Adagrad,
     "rowwise_adagrad": RowwiseAdagrad,
+    "ctr_adagrad": CtrAdagrad,
+    "ctr_std_adagrad": CtrStdAdagrad,
     "rmsprop": RmsProp,
     "ftrl": Ftrl,
     "adam": Adam,

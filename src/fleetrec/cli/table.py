@@ -25,7 +25,8 @@ NUM_BINS = 10
 BAR_WIDTH = 40
 
 NO_CLICKS = (
-    "no clicks were counted: a table counts them if admission is by score or eviction has min_score"
+    "no clicks were counted: a table counts them if admission is by score or ctr, eviction has "
+    "min_score, or an entry names them"
 )
 
 Numbers = npt.NDArray[np.float32]
@@ -138,8 +139,8 @@ def _counts_clicks(table: TableView, summary: Summary) -> bool:
     A checkpoint records the rule of admission, but not that of eviction: where admission does not
     need clicks, zeros everywhere are taken for "not counted".
     """
-    by_score = table.record is not None and table.record.identity.admission["kind"] == "score"
-    return by_score or bool(summary.clicks.any())
+    kind = None if table.record is None else table.record.identity.admission["kind"]
+    return kind in ("score", "ctr") or bool(summary.clicks.any())
 
 
 def _quantiles(columns: Mapping[str, Numbers | None]) -> Table:

@@ -11,6 +11,7 @@ from fleetrec.config.online import OnlineOptions
 from fleetrec.config.options import Options, Url, to_text
 from fleetrec.config.rules import InferenceOptions, ResumeOptions, Rule, WarmStartOptions
 from fleetrec.config.schedules import ScheduleOptions
+from fleetrec.config.tables import TableOverrides
 
 # Progress lines by batches of an epoch, as PaddleRec's, or by steps of the run, as EasyRec's.
 LogStyle = Literal["epochs", "steps"]
@@ -136,7 +137,7 @@ class DatasetOptions(Options):
 
 
 class PhaseOptions(Options):
-    """One model on one data set."""
+    """One model on one data set; ``tables`` changes those of the model, by name or ``default``."""
 
     name: str
     model_path: Path
@@ -144,6 +145,7 @@ class PhaseOptions(Options):
     optimizer: OptimizerOptions | None
     update: UpdateOptions = UpdateOptions()
     dataset: DatasetOptions
+    tables: Mapping[str, TableOverrides] = Field(default_factory=dict)
 
 
 class EvaluationOptions(Options):

@@ -32,7 +32,14 @@ class EmbeddingCollection(nn.Module):
         self, *, features: Iterable[EmbeddedFeature], tables: Iterable[TableConfig]
     ) -> None:
         super().__init__()
-        self.layout = EmbeddingLayout(features=features, tables=tables)
+        self._set_layout(EmbeddingLayout(features=features, tables=tables))
+
+    def replace_tables(self, tables: Iterable[TableConfig]) -> None:
+        """Change the settings of tables; names and widths stay. Call it before rows are stored."""
+        self._set_layout(EmbeddingLayout(features=self.features, tables=tables))
+
+    def _set_layout(self, layout: EmbeddingLayout) -> None:
+        self.layout = layout
         self.tables = self.layout.tables
         self.features = self.layout.features
         self.pooled = self.layout.pooled

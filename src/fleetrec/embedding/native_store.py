@@ -62,6 +62,9 @@ class NativeStore(Store):
             hyperparameters=dict(optimizer.hyperparameters),
             guards=dict(optimizer.guards),
             admission=dataclasses.astuple(config.admission),
+            long_vector=None
+            if config.long_vector is None
+            else dataclasses.astuple(config.long_vector),
             buckets=shard.buckets,
         )
         self.identity = identity_of(config, optimizer, seed=seed)
@@ -348,6 +351,7 @@ def identity_of(config: TableConfig, optimizer: RowOptimizer, *, seed: int) -> T
         hyperparameters=optimizer_schema()[optimizer.name] | dict(optimizer.hyperparameters),
         guards=dict(optimizer.guards),
         admission=dataclasses.asdict(config.admission),
+        long_vector=None if config.long_vector is None else dataclasses.asdict(config.long_vector),
     )
 
 

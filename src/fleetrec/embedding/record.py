@@ -29,6 +29,7 @@ class TableIdentity(Options):
     hyperparameters: dict[str, float]
     guards: dict[str, float]
     admission: dict[str, str | float]
+    long_vector: dict[str, float] | None = None
 
     def differences(self, now: "TableIdentity") -> list[str]:
         """Return a description of the differences from ``now``."""

@@ -39,10 +39,11 @@ class TableOptimizer:
 class Admission:
     """When an id gets a row: always, after ``threshold`` impressions, by chance, or by score.
 
-    The score of an id is show_weight per impression without a click, click_weight per click.
+    The score of an id is show_weight per impression without a click, click_weight per click. With
+    ``ctr``, an impression gives the id a row with its score as the probability.
     """
 
-    kind: Literal["always", "count", "probability", "score"] = "always"
+    kind: Literal["always", "count", "probability", "score", "ctr"] = "always"
     threshold: float = 1.0
     show_weight: float = 0.1
     click_weight: float = 1.0
@@ -66,13 +67,26 @@ class Eviction:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LongVector:
+    """Rows have only their first weight until their score (as in Admission) reaches a threshold.
+
+    The others are zeros and get no gradient. A row that has them keeps them.
+    """
+
+    threshold: float
+    show_weight: float = 0.1
+    click_weight: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableConfig:
     """A table of rows of width ``dim``.
 
     With ``num_rows`` ids lie in [0, num_rows); an id ``out_of_range`` is an error, or is hashed to
     one of the rows. Without it, every 64-bit id gets its own row when it is first trained.
     Without ``own_optimizer`` rows are updated by the optimizer of the dense network; each
-    ``optimizer_group`` may have its own optimizer.
+    ``optimizer_group`` may have its own optimizer. Clicks are counted by ``click_label``, or where
+    a rule depends on them, by the label of the first task.
     """
 
     name: str
@@ -84,6 +98,8 @@ class TableConfig:
     eviction: Eviction = Eviction()
     own_optimizer: TableOptimizer | None = None
     optimizer_group: int = 0
+    long_vector: LongVector | None = None
+    click_label: str | None = None
 
     def row_optimizer(self, name: str, settings: Mapping[str, float]) -> RowOptimizer:
         """Return the optimizer of the rows; the arguments describe the default one."""
@@ -97,8 +113,13 @@ class TableConfig:
 
     @property
     def counts_clicks(self) -> bool:
-        """Whether admission or eviction of this table depends on clicks."""
-        return self.admission.kind == "score" or self.eviction.min_score is not None
+        """Whether the rows of this table have clicks."""
+        return (
+            self.admission.kind in ("score", "ctr")
+            or self.eviction.min_score is not None
+            or self.long_vector is not None
+            or self.click_label is not None
+        )
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w.-]*", self.name):
@@ -109,3 +130,18 @@ class TableConfig:
             raise ValueError(f"table {self.name}: num_rows must be at least 1, got {self.num_rows}")
         if self.num_rows is None and self.out_of_range == "hash":
             raise ValueError(f"table {self.name}: out_of_range 'hash' needs num_rows")
+        if self.long_vector is not None:
+            self._check_long_vector(self.long_vector)
+
+    def _check_long_vector(self, rule: LongVector) -> None:
+        if rule.threshold <= 0:
+            raise ValueError(
+                f"table {self.name}: the threshold of long vectors must be above 0, got "
+                f"{rule.threshold:g}"
+            )
+        guards = {} if self.own_optimizer is None else self.own_optimizer.rule.guards
+        if guards.get("min_weight", 0) > 0 or guards.get("max_weight", 0) < 0:
+            raise ValueError(
+                f"table {self.name}: rows without a long vector have zeros, which lie outside of "
+                "the bounds of weights"
+            )

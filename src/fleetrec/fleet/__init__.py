@@ -3,11 +3,13 @@
 Its functions are those of one object, for a process has one part in one job.
 """
 
+from fleetrec.config.entries import CountFilterEntry, ProbabilityEntry, ShowClickEntry
 from fleetrec.fleet.dataset import DatasetFactory, InMemoryDataset, QueueDataset, Variable, data
 from fleetrec.fleet.fleet import Fleet
 from fleetrec.fleet.optimizer import SGD, Adagrad, Adam
 from fleetrec.fleet.program import Program
 from fleetrec.fleet.role_maker import PaddleCloudRoleMaker, Role, UserDefinedRoleMaker
+from fleetrec.fleet.sparse_embedding import sparse_embedding
 from fleetrec.fleet.strategy import (
     DistributedStrategy,
     DistributeTranspilerConfig,
@@ -18,14 +20,17 @@ __all__ = (
     "SGD",
     "Adagrad",
     "Adam",
+    "CountFilterEntry",
     "DatasetFactory",
     "DistributeTranspilerConfig",
     "DistributedStrategy",
     "InMemoryDataset",
     "PaddleCloudRoleMaker",
+    "ProbabilityEntry",
     "Program",
     "QueueDataset",
     "Role",
+    "ShowClickEntry",
     "StrategyFactory",
     "UserDefinedRoleMaker",
     "Variable",
@@ -48,6 +53,7 @@ __all__ = (
     "server_index",
     "server_num",
     "shrink",
+    "sparse_embedding",
     "stop_worker",
     "train_from_dataset",
     "util",

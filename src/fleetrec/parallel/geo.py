@@ -264,13 +264,16 @@ def _union(parts: list[UniqueIds]) -> UniqueIds:
 
 def check_admission(model: Model) -> None:
     """Refuse tables that admit only some ids: a worker of its own gives every id a row."""
-    with_admission = [
-        name
-        for name, table in model.embedding_collection().tables.items()
-        if table.admission.kind != "always"
-    ]
+    tables = model.embedding_collection().tables
+    with_admission = [name for name, t in tables.items() if t.admission.kind != "always"]
     if with_admission:
         raise ValueError(
             f"distribute_strategy: geo gives every id a row, but {', '.join(with_admission)} "
             "admits only some; use async, or leave admission out"
+        )
+    short = [name for name, table in tables.items() if table.long_vector is not None]
+    if short:
+        raise ValueError(
+            f"distribute_strategy: geo trains copies of whole rows, but {', '.join(short)} has an "
+            "embedx_threshold; use async, or leave it out"
         )

@@ -107,8 +107,17 @@ class ClickLabels:
     """The labels that count clicks, where a table has rules about them."""
 
     def __init__(self, model: Model) -> None:
-        tables = model.embedding_collection().tables.values()
-        self._label = model.tasks[0].label if any(t.counts_clicks for t in tables) else None
+        tables = [t for t in model.embedding_collection().tables.values() if t.counts_clicks]
+        named = {table.click_label for table in tables if table.click_label is not None}
+        if len(named) > 1:
+            raise ValueError(f"clicks are counted by one label, got {', '.join(sorted(named))}")
+        known = [task.label for task in model.tasks]
+        if not named <= set(known):
+            raise ValueError(
+                f"clicks are counted by a label of the model ({', '.join(known)}), got "
+                f"{', '.join(named)}"
+            )
+        self._label = next(iter(named), known[0] if tables else None)
 
     def __call__(self, batch: Batch) -> Tensor | None:
         """Return labels_B; None where nothing counts clicks."""

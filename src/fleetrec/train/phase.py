@@ -12,6 +12,7 @@ from fleetrec.data.files import DataFile
 from fleetrec.data.loader import Loader
 from fleetrec.models.base import Model
 from fleetrec.models.load import load_model_class
+from fleetrec.models.table_overrides import check_table_names, override_tables
 from fleetrec.nn.linear import set_matmul_precision
 from fleetrec.parallel.group import Group, ModelOptions
 from fleetrec.parallel.state import ModelState
@@ -51,6 +52,17 @@ class Phase:
         return {name: shown_as for name, shown_as in shown.items() if name != shown_as}
 
 
+def build_phases(run: RunOptions, group: Group) -> list[Phase]:
+    """Build all phases of a run."""
+    phases = [build_phase(options, run, group) for options in run.phases]
+    tables = {name for p in phases for name in p.model.embedding_collection().tables}
+    try:
+        check_table_names(run.phases[0].tables, sorted(tables))
+    except ValueError as error:
+        raise ConfigError([f"runner {run.name}: {error}"]) from error
+    return phases
+
+
 def build_phase(options: PhaseOptions, run: RunOptions, group: Group) -> Phase:
     """Open this process's shard of the data and build the model.
 
@@ -72,6 +84,9 @@ def build_phase(options: PhaseOptions, run: RunOptions, group: Group) -> Phase:
     model_class: Callable[..., Model] = load_model_class(options.model_path)
     try:
         model = model_class(options.model, inputs=loader.inputs)
+        if not _has_several_models(run):
+            check_table_names(options.tables, model.embedding_collection().tables)
+        override_tables(model, options.tables)
         set_matmul_precision(model, run.device.matmul_precision)
         built = group.build(model, _model_options(model, options, run))
     except ValueError as error:
@@ -86,6 +101,11 @@ def build_phase(options: PhaseOptions, run: RunOptions, group: Group) -> Phase:
         state=built.state,
         metrics=PassMetrics(tasks),
     )
+
+
+def _has_several_models(run: RunOptions) -> bool:
+    """Return whether a table may be in one model and not in another."""
+    return len({phase.model_path for phase in run.phases}) > 1
 
 
 def _model_options(model: Model, options: PhaseOptions, run: RunOptions) -> ModelOptions:

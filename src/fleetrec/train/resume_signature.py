@@ -39,9 +39,16 @@ def _phase_signature(phase: Mapping[str, Any]) -> dict[str, Any]:
         "optimizer": phase["optimizer"],
         "dataset": {k: v for k, v in phase["dataset"].items() if k not in _FREE_IN_DATASET},
     }
-    # Defaults are left out, so that checkpoints from before there was this option still fit.
-    is_default = phase["update"] == UpdateOptions().to_plain()
-    return signature if is_default else {**signature, "update": phase["update"]}
+    # Defaults are left out, so that checkpoints from before there were these options still fit.
+    if phase["update"] != UpdateOptions().to_plain():
+        signature["update"] = phase["update"]
+    if phase["tables"]:
+        tables = phase["tables"].items()
+        signature["tables"] = {
+            name: {key: value for key, value in table.items() if key != "serving"}
+            for name, table in tables
+        }
+    return signature
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:

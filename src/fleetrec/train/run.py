@@ -27,7 +27,7 @@ from fleetrec.train.loop import Loop
 from fleetrec.train.pass_log import PassLog
 from fleetrec.train.pass_plan import Epochs, PassPlan
 from fleetrec.train.pass_report import PassReport
-from fleetrec.train.phase import Phase, build_phase
+from fleetrec.train.phase import Phase, build_phases
 from fleetrec.train.rule_state import RuleState, RuleStateFile
 from fleetrec.train.rules import GroupRules, NoRules, RuleActions
 from fleetrec.train.saver import Saver
@@ -49,7 +49,7 @@ class Training:
         self._run = run
         self._group = group
         self._context = context
-        self._phases = [build_phase(options, run, group) for options in run.phases]
+        self._phases = build_phases(run, group)
         self._plan = self._build_plan()
         self._saver: Saver | None = None
         self._state_file = RuleStateFile(_rules_path(context.journal))
@@ -230,7 +230,7 @@ class Evaluation:
         self._run = run
         self._group = group
         self._context = context
-        self._phases = [build_phase(options, run, group) for options in run.phases]
+        self._phases = build_phases(run, group)
 
     def run(self) -> None:
         """Evaluate every phase on every checkpoint; raises KeyboardInterrupt if interrupted."""

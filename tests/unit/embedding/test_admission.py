@@ -49,20 +49,24 @@ class TwinAdmission:
             return
         show, clicks = self._counts.get(i, (0, 0))
         self._counts[i] = (show + 1, clicks + click)
-        if self._admits(i, *self._counts[i]):
+        if self._admits(i, *self._counts[i], click=click):
             self.admitted.add(i)
             del self._counts[i]
 
     def waiting(self) -> set[int]:
         return set(self._counts)
 
-    def _admits(self, i: int, show: int, clicks: int) -> bool:
+    def _draw(self, i: int, show: int) -> float:
+        return (mix((mix((i & MASK) ^ self._salt) + show) & MASK) >> 11) * 2.0**-53
+
+    def _admits(self, i: int, show: int, clicks: int, *, click: int) -> bool:
         rule = self._rule
         if rule.kind == "count":
             return show >= rule.threshold
         if rule.kind == "probability":
-            draw = mix((mix((i & MASK) ^ self._salt) + show) & MASK)
-            return (draw >> 11) * 2.0**-53 < rule.threshold
+            return self._draw(i, show) < rule.threshold
+        if rule.kind == "ctr":
+            return self._draw(i, show) < (rule.click_weight if click else rule.show_weight)
         if rule.kind == "score":
             score = rule.show_weight * (show - clicks) + rule.click_weight * clicks
             return score >= rule.threshold
@@ -74,6 +78,7 @@ RULES = [
     Admission(kind="count", threshold=3),
     Admission(kind="probability", threshold=0.3),
     Admission(kind="score", threshold=1.5, show_weight=0.5, click_weight=1.0),
+    Admission(kind="ctr", show_weight=0.1, click_weight=0.4),
 ]
 
 
@@ -92,6 +97,14 @@ def test_rows_and_counters_are_those_of_the_twin(rule, batch_size):
     taken = store.snapshot()
     assert set(taken["ids"].tolist()) == twin.admitted
     assert set(taken["candidate_ids"].tolist()) == twin.waiting()
+
+
+def test_a_row_admitted_by_its_click_counts_from_there():
+    store = make_store(Admission(kind="ctr", show_weight=0.0, click_weight=1.0))
+    train_on(store, [5, 5, 6, 5, 5], clicks=[0, 0, 0, 1, 0])
+    taken = store.snapshot()
+    assert (taken["ids"].tolist(), taken["candidate_ids"].tolist()) == ([5], [6])
+    assert (taken["shows"].tolist(), taken["clicks"].tolist()) == ([2.0], [1.0])
 
 
 def test_an_id_that_is_not_admitted_is_zeros_and_has_no_row():

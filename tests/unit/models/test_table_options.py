@@ -6,12 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from fleetrec._native import optimizer_schema
+from fleetrec.config.tables import AdmissionOptions, RowOptimizerName, SparseOptimizerOptions
 from fleetrec.embedding.table import RowOptimizer, TableOptimizer
-from fleetrec.models.table_options import (
-    AdmissionOptions,
-    RowOptimizerName,
-    SparseOptimizerOptions,
-)
+from fleetrec.models.table_options import build_admission, build_table_optimizer
 
 
 @pytest.mark.parametrize(
@@ -25,7 +22,7 @@ from fleetrec.models.table_options import (
     ],
 )
 def test_a_threshold_that_can_be_reached_is_taken(options):
-    assert AdmissionOptions(**options).build().threshold == options["threshold"]
+    assert build_admission(AdmissionOptions(**options)).threshold == options["threshold"]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +48,7 @@ def test_the_optimizer_of_rows_has_its_settings_and_guards():
         "clip_norm": 2,
         "weight_bounds": [0, 3],
     }
-    assert SparseOptimizerOptions.model_validate(options).build() == TableOptimizer(
+    assert build_table_optimizer(SparseOptimizerOptions.model_validate(options)) == TableOptimizer(
         rule=RowOptimizer(
             name="rmsprop",
             hyperparameters={"alpha": 0.5},
@@ -64,7 +61,7 @@ def test_the_optimizer_of_rows_has_its_settings_and_guards():
 @pytest.mark.parametrize("name", get_args(RowOptimizerName))
 def test_every_setting_of_every_class_is_taken(name):
     options = {"class": name, "learning_rate": 1, "settings": optimizer_schema()[name]}
-    assert SparseOptimizerOptions.model_validate(options).build().rule.name == name
+    assert build_table_optimizer(SparseOptimizerOptions.model_validate(options)).rule.name == name
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,16 @@ def differences(before, now):
         ("hyper_parameters.fc_sizes=[8,8]", "phases[0].model.fc_sizes[0]"),
         ("dataset.data.batch_size=8", "phases[0].dataset.batch_size"),
         ("runner.train.matmul_precision=medium", "matmul_precision"),
+        (
+            "table_parameters.default.eviction.max_rows=9",
+            "phases[0].tables.default.eviction.max_rows",
+        ),
     ],
 )
 def test_what_weights_depend_on_is_compared(config, override, changed):
-    assert differences(decode_run(config), decode_run(config, override)) == [changed]
+    found = differences(decode_run(config), decode_run(config, override))
+    assert changed in found
+    assert all(one.startswith(changed.rpartition(".")[0]) for one in found)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +52,13 @@ def test_what_weights_depend_on_is_compared(config, override, changed):
 )
 def test_what_weights_do_not_depend_on_may_change(config, override):
     assert differences(decode_run(config), decode_run(config, override)) == []
+
+
+def test_which_rows_are_served_may_change(config):
+    entry = "table_parameters.default.accessor.ctr_accessor_param"
+    before = decode_run(config, f"{entry}.click_coeff=1")
+    now = decode_run(config, f"{entry}.click_coeff=1", f"{entry}.base_threshold=9")
+    assert differences(before, now) == []
 
 
 @pytest.mark.parametrize(

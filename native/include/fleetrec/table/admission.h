@@ -9,7 +9,7 @@
 
 namespace fleetrec {
 
-enum class AdmissionKind { kAlways, kCount, kProbability, kScore };
+enum class AdmissionKind { kAlways, kCount, kProbability, kScore, kCtr };
 
 // Counters of an id that has no row.
 struct Candidate {
@@ -23,15 +23,20 @@ static_assert(sizeof(Candidate) == 16);
 // A decision is a pure function of the id and its counts, so that replaying gives the same rows.
 struct Admission {
   AdmissionKind kind = AdmissionKind::kAlways;
-  double threshold = 1.0;  // impressions, probability at each impression, or score
+  double threshold = 1.0;  // impressions, probability at each impression, or score; not of kCtr
   double show_weight = 0.1;
   double click_weight = 1.0;
   std::uint64_t salt = 0;
 
-  bool admits(const Candidate& candidate) const;
+  // `is_click` is about the last impression that was counted: kCtr admits with its score as the
+  // probability, and does not count those before.
+  bool admits(const Candidate& candidate, bool is_click) const;
+
+ private:
+  double draw(const Candidate& candidate) const;
 };
 
-// Throws std::invalid_argument for a name that is none of always, count, probability, score.
+// Throws std::invalid_argument for a name that is none of always, count, probability, score, ctr.
 AdmissionKind admission_kind(const std::string& name);
 
 // Counters of the ids of one bucket, by open addressing.

@@ -19,6 +19,7 @@
 #include "fleetrec/table/id_hash.h"
 #include "fleetrec/table/index.h"
 #include "fleetrec/table/initializer.h"
+#include "fleetrec/table/long_vector.h"
 #include "fleetrec/table/row.h"
 #include "fleetrec/table/slab.h"
 
@@ -31,6 +32,7 @@ struct TableOptions {
   bool folds_ids = false;                 // ids beyond num_rows share the rows of others
   Initializer initializer;
   Admission admission;
+  std::optional<LongVector> long_vector;  // none: rows have all weights from the beginning
   // The buckets that are held here; those of other processes stay empty.
   std::uint32_t first_bucket = 0;
   std::uint32_t last_bucket = kNumBuckets;
@@ -148,6 +150,8 @@ class Table {
     header.show += 1.0f;
     header.click += impression.is_click ? 1.0f : 0.0f;
     header.last_seen = std::max(header.last_seen, impression.now);
+    if (options_.long_vector) [[unlikely]]
+      lengthen_if_due(row, impression.is_click);
     return row;
   }
 
@@ -156,6 +160,15 @@ class Table {
     if (row.header().version != version_) [[unlikely]]
       touch_first(row);
   }
+
+  // Whether all weights of a row get gradients, not only the first.
+  bool is_whole(Row row) const {
+    return !options_.long_vector ||
+           options_.long_vector->is_whole(row.header(), row.weights(layout_));
+  }
+
+  // Writes the weights of a new row.
+  void fill_new(std::uint64_t id, std::span<float> weights) const;
 
   // Makes a row with first weights and state; the id must have none.
   Row create(std::uint64_t id, Place place);
@@ -221,6 +234,10 @@ class Table {
  private:
   // Counts an id that has no row; makes one if that is enough.
   Row admit(const Impression& impression);
+
+  // Gives a row its long vector if the impression just counted makes its score reach the threshold.
+  void lengthen_if_due(Row row, bool is_click);
+  void lengthen(Row row);
 
   // The first time that a row changes since the last cut.
   void touch_first(Row row);

@@ -11,6 +11,7 @@ from fleetrec.config.document import Document, Location
 from fleetrec.config.job import EvaluationOptions, Job, OptimizerOptions, PhaseOptions, RunOptions
 from fleetrec.config.options import Options
 from fleetrec.config.problems import Problems, hint
+from fleetrec.config.tables import TableOverrides
 from fleetrec.config.yaml_dialect.datasets import (
     dataset_options,
     dataset_problems,
@@ -26,6 +27,7 @@ from fleetrec.config.yaml_dialect.schema import (
     TopLevel,
 )
 from fleetrec.config.yaml_dialect.section import forward_slashes
+from fleetrec.config.yaml_dialect.tables import TableKeys, decode_table
 from fleetrec.config.yaml_dialect.translate import (
     has_servers,
     is_online_runner,
@@ -110,6 +112,7 @@ class _Decoder:
             are_all_known=self._are_models_known(phases, classes)
             and not any(dataset and dataset.data_converter for _, dataset in datasets.values()),
         )
+        tables = self._tables()
         self._problems.check()
         assert top is not None
         options = tuple(
@@ -123,6 +126,7 @@ class _Decoder:
                     phase,
                     settings=flat_settings(self._document.data),
                 ),
+                tables=tables,
             )
             for phase in (_sound(phases[name]) for name in phases if name in used)
         )
@@ -311,6 +315,21 @@ class _Decoder:
             if model is not None:
                 models[path] = model
         return optimizer, models
+
+    def _tables(self) -> dict[str, TableOverrides]:
+        """Decode ``table_parameters``; the names are checked when the model is built."""
+        given = self._document.data.get("table_parameters")
+        tables: dict[str, TableOverrides] = {}
+        for name, entry in given.items() if isinstance(given, dict) else ():
+            at: Location = ("table_parameters", name)
+            keys = self._validate(TableKeys, entry, at)
+            if keys is None:
+                continue
+            decoded = decode_table(keys)
+            tables[str(name)] = decoded.options
+            if decoded.notice is not None:
+                self._notice(at, decoded.notice)
+        return tables
 
     def _optimizer(self, data: Any) -> OptimizerOptions | None:
         if data is None:

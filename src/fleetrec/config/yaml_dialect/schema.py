@@ -279,6 +279,7 @@ class TopLevel(Section):
     phase: list[Any] = Field(min_length=1)
     dataset: list[Any] = Field(min_length=1)
     hyper_parameters: dict[str, Any] = Field(default_factory=dict)
+    table_parameters: dict[str, Any] = Field(default_factory=dict)
     debug: bool = False
     train: TrainKeys = TrainKeys()
 
