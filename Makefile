@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -type f) CMakeLists.txt
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help setup train test test-fast test-slow chaos test-native lint types fmt bench bench-large promises all clean
+.PHONY: help setup train online-demo test test-fast test-slow chaos test-native lint types fmt bench bench-large promises all clean
 help:  ## Show the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
@@ -85,6 +85,10 @@ fmt: setup  ## Format Python and C++
 bench: setup  ## Measure speed: ratios within one run
 	@echo "== bench"
 	@$(BIN)/python -m benchmarks.run
+
+online-demo: setup  ## Follow three days of drifting data, and the model that is trained on it (2 minutes)
+	@echo "== online demo"
+	@$(BIN)/python examples/online/demo.py
 
 promises: setup  ## Measure what AUC each built-in model reaches with five seeds; write docs (20 minutes)
 	@echo "== promises"
