@@ -11,6 +11,8 @@ from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.cli.eval import EvalRequest, evaluate_checkpoint
 from fleetrec.cli.train_eval import TrainEvalRequest, train_and_evaluate
 from fleetrec.core.errors import ConfigError
+from fleetrec.export.done_files import read_models
+from fleetrec.export.follower import Follower
 from making_pipelines import ALL, MODELS, WIDE_AND_DEEP, model_config, write_data
 from making_pipelines import write_pipeline as write
 
@@ -348,3 +350,40 @@ def test_the_commands_run_and_print_variables(tmp_path, paths):
     assert "input_layer_1/user_embedding/embedding_weights\t[" in names
     events = list((tmp_path / "model").glob("events.out.tfevents.*"))
     assert events
+
+
+INCREMENTS = "incr_save_config { sparse_save_steps: 4 dense_save_steps: 10 fs {} }"
+
+
+def served(folder):
+    """Return the ids of the bases and of the deltas that a run has published."""
+    incr = str(folder / "incr_save")
+    return tuple([one.id for one in read_models(incr, kind)] for kind in ("base", "delta"))
+
+
+def test_increments_are_published_and_continued(tmp_path, paths):
+    pipeline = write(tmp_path, LINEAR, paths=paths, num_steps=f"15 {INCREMENTS}")
+    train(pipeline)
+    assert served(tmp_path / "model") == ([4], [8, 10, 12])
+    train(pipeline, continue_train=True, arguments=["--train_config.num_steps=22"])
+    assert served(tmp_path / "model") == ([4], [8, 10, 12, 16, 20])
+    follower = Follower(tmp_path / "model" / "incr_save")
+    assert (follower.version.id, follower.lag_s) == (20, 0)
+    found = follower._predictor.num_rows
+    tables = open_tables(tmp_path / "model" / "model.ckpt-20").values()
+    assert found == sum(table.record.rows for table in tables)
+
+
+def test_increments_with_full_checkpoints_in_between_lose_no_rows(tmp_path, paths):
+    pipeline = write(tmp_path, LINEAR, paths=paths, num_steps=f"12 {INCREMENTS}")
+    train(pipeline, arguments=["--train_config.save_checkpoints_steps=3"])
+    follower = Follower(tmp_path / "model" / "incr_save")
+    checkpoint = tmp_path / "model" / "model.ckpt-12"
+    for name, table in open_tables(checkpoint).items():
+        own = follower._predictor._tables._tables[name.removeprefix("model/")]
+        snapshot = own.snapshot()
+        expected = rows(checkpoint, name.removeprefix("model/"))
+        assert snapshot["ids"].view("uint64").tolist() == sorted(expected)
+        assert table.record.rows == len(expected)
+        for one, row in zip(snapshot["ids"].tolist(), snapshot["rows"].tolist(), strict=True):
+            assert row == expected[one]

@@ -62,10 +62,10 @@ class LocalCluster:
             *self._server_options,
         )
 
-    def start_worker(self, index, job, *, mode, extra=()):
+    def start_worker(self, index, job, *, mode, extra=(), module="multiprocess.worker_child"):
         self.workers[index] = self._start(
             f"worker.{index}",
-            "multiprocess.worker_child",
+            module,
             *(str(job), mode, str(index), str(self.num_workers), ",".join(self.endpoints)),
             *extra,
         )

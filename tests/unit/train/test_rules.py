@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetrec.config.rules import Rule
+from fleetrec.config.rules import Rule, ServingRule
 from fleetrec.core.errors import ConfigError
+from fleetrec.export.done_files import read_models
 from making_training import BATCHES, decode_run, make_config, train
 
 
@@ -140,3 +141,50 @@ def test_evaluations_by_steps_end_a_run_within_an_epoch(config):
     outcome = train(run, Path("run"))
     assert len(outcome.recorder.steps) == 6
     assert list(outcome.recorder.evaluations()) == ["step 2", "step 4", "step 6"]
+
+
+def serving(when, every, **changes):
+    values = {"path": "serving/{step}", "folder": "serving", **changes}
+    path = "c/{pass}-{batch}"
+    return Rule(when=when, every=every, do="serving", path=path, serving=ServingRule(**values))
+
+
+def test_serving_models_are_published_when_they_are_due(config):
+    found = saved(config, serving("steps", 4, id_by="step"))
+    assert found == ["c/0-3", "serving/4", "c/1-2", "serving/8"]
+    assert [one.id for one in read_models("serving", "base")] == [4]
+    assert [one.id for one in read_models("serving", "delta")] == [8]
+
+
+def test_serving_models_may_be_numbered_by_event_time(config):
+    saved(config, serving("passes", 1))
+    assert [one.id for one in read_models("serving", "base")] == [0]
+    assert [one.id for one in read_models("serving", "delta")] == [86_400]
+    (delta,) = read_models("serving", "delta")
+    assert 0 < delta.monitor_data["AUC"] < 1
+
+
+def test_every_serving_model_of_a_rule_may_be_a_base(config):
+    saved(config, serving("passes", 1, kind="base"))
+    assert [(one.id, one.key) for one in read_models("serving", "base")] == [
+        (0, 0),
+        (86_400, 86_400),
+    ]
+
+
+def test_done_files_in_two_folders_are_refused(config):
+    rules = [serving("passes", 1), serving("steps", 2, folder="elsewhere")]
+    with pytest.raises(ConfigError, match="serving models need one folder of done files"):
+        saved(config, *rules)
+
+
+def test_serving_models_of_several_phases_are_refused(config):
+    with pytest.raises(ConfigError, match="made of runs with one phase, this one has 2"):
+        saved(config, serving("passes", 1), overrides=("runner.train.phases=[learn, judge]",))
+
+
+def test_the_action_and_its_options_belong_together():
+    with pytest.raises(ValueError, match="is for the action 'serving', which needs it"):
+        Rule(when="end", do="serving")
+    with pytest.raises(ValueError, match="is for the action 'serving', which needs it"):
+        Rule(when="end", do="delta", serving=ServingRule(path="a", folder="b"))

@@ -12,6 +12,8 @@ from fleetrec.checkpoint.folder import open_folder
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import CheckpointError, FleetRecError
 from fleetrec.core.progress import Progress
+from fleetrec.export.follower import Follower
+from fleetrec.export.serving import ServingRequest
 from fleetrec.parallel.solo import SoloGroup
 from fleetrec.train.checkpoints import progress_in, worker_progress_in
 from fleetrec.train.pass_plan import Epochs
@@ -19,6 +21,7 @@ from fleetrec.train.phase import build_phase
 from fleetrec.train.saver import Saver, SaveRequest
 from making import tensors_of
 from making_groups import Meeting, thread_ranks, together
+from making_serving import ServingRun
 from making_training import Recorder, decode_run, make_config, make_context
 
 DEADLINE_S = 60.0
@@ -290,3 +293,57 @@ def test_a_sound_save_is_no_reason_for_a_lost_rank(made):
     made.saver.save(SaveRequest(url="c", progress=PROGRESS))
     made.saver.check_failed(timeout_s=DEADLINE_S)
     made.saver.wait()
+
+
+@pytest.fixture
+def serving(tmp_path):
+    return ServingRun(tmp_path / "serving")
+
+
+def serving_request(run, number, *, progress=None):
+    return SaveRequest(
+        url=f"{run.place}/checkpoint-{number}",
+        progress=progress or Progress(pass_index=number, step=number),
+        is_delta=True,
+        serving=ServingRequest(url=f"{run.place}/model-{number}", kind="delta", id=number),
+    )
+
+
+def test_a_serving_model_is_published_after_its_checkpoint(serving):
+    for number in (1, 2):
+        serving.train_pass()
+        serving.saver.serve(serving_request(serving, number))
+        serving.saver.wait()
+    follower = Follower(serving.place)
+    assert (follower.version.key, follower.version.id) == (1, 2)
+    serving.assert_answers(follower)
+
+
+def test_a_serving_model_is_made_of_a_checkpoint_of_the_same_moment(serving):
+    serving.train_pass()
+    progress = Progress(pass_index=1, step=7)
+    serving.saver.save(SaveRequest(url=f"{serving.place}/saved", progress=progress))
+    serving.saver.serve(serving_request(serving, 1, progress=progress))
+    serving.saver.wait()
+    assert not Path(serving.place, "checkpoint-1").exists()
+    serving.assert_answers(Follower(serving.place))
+
+
+def test_a_best_checkpoint_is_no_source_of_a_serving_model(serving):
+    serving.train_pass()
+    progress = Progress(pass_index=1, step=7)
+    best = SaveRequest(url=f"{serving.place}/best", progress=progress, is_replaceable=True)
+    serving.saver.save(best)
+    serving.saver.serve(serving_request(serving, 1, progress=progress))
+    serving.saver.wait()
+    assert Path(serving.place, "checkpoint-1").exists()
+
+
+def test_a_serving_model_that_cannot_be_published_fails_the_next_call(serving):
+    serving.train_pass()
+    Path(serving.place, "base_donefile.txt").write_text("nonsense\n")
+    serving.saver.serve(serving_request(serving, 1))
+    with pytest.raises(CheckpointError, match=r"base_donefile.txt:1: damaged"):
+        serving.saver.wait()
+    assert open_folder(f"{serving.place}/checkpoint-1", kind="checkpoint")
+    assert not Path(serving.place, "model-1").exists()

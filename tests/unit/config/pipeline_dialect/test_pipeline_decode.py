@@ -111,6 +111,28 @@ BROKEN = {
         "metrics_set { max_f1 {} }",
         "eval_config.metrics_set[0].max_f1: is known, but not supported yet; remove it",
     ),
+    "increments that are sent to Kafka": (
+        "num_steps: 200",
+        'num_steps: 200 incr_save_config { dense_save_steps: 10 kafka { server: "a:9092" } }',
+        "train_config.incr_save_config.kafka: is known, but not supported yet; publish in a "
+        "folder: fs {}",
+    ),
+    "increments that go nowhere": (
+        "num_steps: 200",
+        "num_steps: 200 incr_save_config { dense_save_steps: 10 }",
+        "train_config.incr_save_config: expected where serving models are published: fs {}",
+    ),
+    "increments that are never due": (
+        "num_steps: 200",
+        "num_steps: 200 incr_save_config { fs {} }",
+        "train_config.incr_save_config: expected dense_save_steps, sparse_save_steps, "
+        "dense_save_secs or sparse_save_secs above 0",
+    ),
+    "increments that go to two places": (
+        "num_steps: 200",
+        "num_steps: 200 incr_save_config { dense_save_steps: 10 fs {} datahub {} }",
+        "train_config.incr_save_config: expected one of kafka, datahub, fs, got datahub and fs",
+    ),
     "dropout for other layers": (
         "hidden_units: [16, 8]",
         "hidden_units: [16, 8] dropout_ratio: 0.5",
@@ -199,6 +221,46 @@ def test_required_fields_take_their_defaults(tmp_path, classes):
     assert run.summary_interval == 1000
     assert run.phases[0].dataset.shuffle_rows == 32
     assert run.phases[0].model.deepfm.l2_regularization == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("sink", "folder"),
+    [
+        ("fs {}", "{model_dir}/incr_save"),
+        ("fs { incr_save_dir: 'increments' }", "{model_dir}/increments"),
+        ("fs { incr_save_dir: 's3://bucket/i' relative: false }", "s3://bucket/i"),
+    ],
+)
+def test_increments_become_rules_that_publish_serving_models(tmp_path, classes, sink, folder):
+    increments = (
+        "incr_save_config { sparse_save_steps: 10 dense_save_steps: 25 dense_save_secs: 60 "
+        f"sparse_save_secs: 60 {sink} }}"
+    )
+    path = pipeline(tmp_path)
+    path.write_text(
+        path.read_text().replace("num_steps: 200", f"num_steps: 200 {increments}").replace("'", '"')
+    )
+    run = decode(path, classes).job.runs[0]
+    rules = [rule for rule in run.rules if rule.do == "serving"]
+    assert [(rule.when, rule.every) for rule in rules] == [
+        ("steps", 10),
+        ("steps", 25),
+        ("seconds", 60),
+    ]
+    model_dir = str(tmp_path / "model")
+    for rule in rules:
+        assert rule.path == f"{model_dir}/model.ckpt-{{step}}"  # which a continued run finds
+        assert rule.keep == 10
+        assert rule.serving.folder == folder.format(model_dir=model_dir)
+        assert rule.serving.path == f"{rule.serving.folder}/{{step}}"
+        assert (rule.serving.kind, rule.serving.id_by) == ("delta", "step")
+
+
+def test_the_mount_path_of_increments_is_noticed(tmp_path, classes):
+    increments = "incr_save_config { dense_save_steps: 5 fs { mount_path: 'x' } }"
+    path = pipeline(tmp_path, num_steps=f"200 {increments}")
+    (notice,) = [n for n in decode(path, classes).job.notices if "incr_save_config" in n]
+    assert notice.endswith("train_config.incr_save_config.fs.mount_path: has no effect here")
 
 
 def edited(path, classes, json="{}", arguments=()):
