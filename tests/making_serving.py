@@ -55,7 +55,7 @@ class ServingRun:
             self._num_steps += 1
             progress = Progress(step=self._num_steps)
             self.phase.stepper.train(_at(batch, now), progress=progress)
-        self.phase.stepper.end_pass(pass_index=self.num_passes, now=now)
+        self.phase.stepper.end_pass(self.num_passes, now=now, ends_day=True)
         self.num_passes += 1
 
     def save(self, name, *, is_delta=True):

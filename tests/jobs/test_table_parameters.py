@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from fleetrec.checkpoint.folder import open_folder
+from fleetrec.cli.online import online_command
+from fleetrec.cli.run import RunRequest
 from fleetrec.core.errors import ConfigError
 from making import columns_of, make_data, make_job, run, tables_of, write_job
+from making_online import make_days, write_online_job
 
 ACCESSOR = {
     "accessor": {
@@ -107,3 +111,26 @@ def test_metrics_have_the_figures_by_rule():
     stats = [line["tables"]["SparseFeatFactors"] for line in lines if line["event"] == "pass"][-1]
     by_rule = [stats[f"evicted_{rule}"] for rule in ("unseen", "score", "capacity")]
     assert sum(by_rule) == stats["evicted"] > 0
+
+
+def online(config, **table):
+    online_command(
+        RunRequest(
+            model=str(config),
+            overrides=[f"table_parameters.default.accessor={json.dumps(table)}"],
+        )
+    )
+
+
+def test_an_online_run_ages_rows_by_days_and_serves_those_of_high_score(tmp_path):
+    """Every sample has an id of its own, which is seen once, on one of two days."""
+    config = write_online_job(tmp_path, make_days(tmp_path / "data"))
+    rules = {"delete_threshold": 0.0, "show_click_decay_rate": 0.5, "base_threshold": 1.5}
+    online(config, ctr_accessor_param={**rules, "nonclk_coeff": 1, "delete_after_unseen_days": 9})
+    columns, record = rows_of("model/20261118/0")
+    single = columns["ids"] >= 1_000_000
+    assert record.evicted == 0
+    assert set(columns["shows"][single].tolist()) == {0.25, 0.5}  # decayed once a day
+    scores = columns["shows"]
+    (entry,) = open_folder("model/20261118/base", kind="inference model").meta["tables"].values()
+    assert entry["num_rows"] == (scores >= 1.5).sum() < len(scores)

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from fleetrec._native import optimizer_schema
 from fleetrec.config.options import Options, lower
+from fleetrec.config.serving import ServingOptions
 
 RowOptimizerName = Literal[
     "sgd",
@@ -22,6 +23,8 @@ RowOptimizerName = Literal[
 ]
 SHARES = ("alpha", "beta1", "beta2", "momentum")  # of what was before, in a running mean
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+DEFAULT = "default"  # options of the tables that have none of their own
 
 # Impressions and clicks of an id without a row are counted up to here: 16 bits each.
 MAX_COUNT = 65535
@@ -116,16 +119,6 @@ class LongVectorOptions(Options):
     click_weight: Finite = 1.0
 
 
-class ServedRows(Options):
-    """Which rows go into serving models: by score, by score since the last delta, and by age."""
-
-    show_weight: Finite = 0.1
-    click_weight: Finite = 1.0
-    base_threshold: Finite = 1.5
-    delta_threshold: Finite = 0.25
-    delta_keep_days: int = Field(default=16, ge=0)
-
-
 class TableOverrides(Options):
     """What a job changes in a table of its model; None: as the model has it.
 
@@ -140,4 +133,4 @@ class TableOverrides(Options):
     long_vector: LongVectorOptions | None = None
     click_label: str | None = None
     width: int | None = None
-    serving: ServedRows | None = None
+    serving: ServingOptions | None = None

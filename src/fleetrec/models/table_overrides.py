@@ -4,12 +4,10 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from fleetrec.config.problems import meant
-from fleetrec.config.tables import TableOverrides
+from fleetrec.config.tables import DEFAULT, TableOverrides
 from fleetrec.embedding.table import Initializer, LongVector, TableConfig
 from fleetrec.models.base import Model
 from fleetrec.models.table_options import build_admission, build_eviction, build_table_optimizer
-
-DEFAULT = "default"  # the tables that have no options of their own
 
 
 def override_tables(model: Model, overrides: Mapping[str, TableOverrides]) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from fleetrec.checkpoint.folder import Folder, open_folder
 from fleetrec.config.job import RunOptions
 from fleetrec.config.rules import Rule
+from fleetrec.config.serving import ServingOptions
+from fleetrec.config.tables import DEFAULT
 from fleetrec.core import storage
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import ConfigError, LostRankError
@@ -140,7 +142,7 @@ class Training:
             rule_group,
             self._plan,
             self._context,
-            publisher=_publisher(self._run.rules, inference) if rule_group.is_chief else None,
+            publisher=_publisher(self._run, inference) if rule_group.is_chief else None,
         )
         evaluation = None
         if self._run.evaluation is not None:
@@ -181,15 +183,21 @@ class Training:
         }
 
 
-def _publisher(
-    rules: tuple[Rule, ...], models: Mapping[str, InferenceModel]
-) -> ServingPublisher | None:
+def _publisher(run: RunOptions, models: Mapping[str, InferenceModel]) -> ServingPublisher | None:
     """Return what publishes the serving models of a run; None: it has none."""
-    folders = {rule.serving.folder for rule in rules if rule.serving is not None}
+    folders = {rule.serving.folder for rule in run.rules if rule.serving is not None}
     if not folders:
         return None
     ((phase, model),) = models.items()
-    return ServingPublisher(model, phase=phase, folder=folders.pop())
+    tables = run.phases[0].tables.items()
+    served = {name: table.serving or ServingOptions() for name, table in tables}
+    return ServingPublisher(
+        model,
+        phase=phase,
+        folder=folders.pop(),
+        options=served.pop(DEFAULT, ServingOptions()),
+        by_table=served,
+    )
 
 
 def _check_serving(run: RunOptions) -> None:

@@ -9,12 +9,12 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from fleetrec.config.entries import Entry, ShowClickEntry, read_entry
 from fleetrec.config.options import Options
+from fleetrec.config.serving import ServingOptions
 from fleetrec.config.tables import (
     AdmissionOptions,
     EvictionOptions,
     Finite,
     LongVectorOptions,
-    ServedRows,
     SparseOptimizerOptions,
     TableOverrides,
 )
@@ -23,6 +23,7 @@ from fleetrec.config.yaml_dialect.section import Int, Section
 Bounds = tuple[Finite, Finite]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Range = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Weight = Range
 
 
 class NaiveKeys(Section):
@@ -115,10 +116,10 @@ class RuleKeys(Section):
 class CtrKeys(Section):
     """``ctr_accessor_param``: scores, and what depends on them."""
 
-    nonclk_coeff: Finite = 0.1
-    click_coeff: Finite = 1.0
-    base_threshold: Finite = 1.5
-    delta_threshold: Finite = 0.25
+    nonclk_coeff: Weight = 0.1
+    click_coeff: Weight = 1.0
+    base_threshold: Weight = 1.5
+    delta_threshold: Weight | None = None
     delta_keep_days: Int = Field(default=16, ge=0)
     show_click_decay_rate: float = Field(default=0.98, gt=0, le=1)
     delete_threshold: Finite = 0.8
@@ -202,11 +203,11 @@ def decode_table(keys: TableKeys) -> DecodedTable:
         width=None if accessor.embedx_dim is None else accessor.embedx_dim + 1,
         serving=None
         if ctr is None
-        else ServedRows(
+        else ServingOptions(
+            nonclk_coeff=ctr.nonclk_coeff,
+            click_coeff=ctr.click_coeff,
             base_threshold=ctr.base_threshold,
-            delta_threshold=ctr.delta_threshold,
             delta_keep_days=ctr.delta_keep_days,
-            **weights,
         ),
     )
     ignored = list(_without_counterpart(keys))
@@ -256,5 +257,8 @@ def _without_counterpart(keys: TableKeys) -> Iterator[str]:
         "table_accessor_save_param": keys.table_accessor_save_param
         or accessor.table_accessor_save_param,
         "ssd_unseenday_threshold": None if ctr is None else ctr.ssd_unseenday_threshold,
+        "delta_threshold (deltas hold every row that has changed)": None
+        if ctr is None
+        else ctr.delta_threshold or None,
     }
     return (key for key, value in places.items() if value is not None)

@@ -7,11 +7,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from fleetrec.config.document import read_document
+from fleetrec.config.serving import ServingOptions
 from fleetrec.config.tables import (
     AdmissionOptions,
     EvictionOptions,
     LongVectorOptions,
-    ServedRows,
     SparseOptimizerOptions,
     TableOverrides,
 )
@@ -83,15 +83,16 @@ def test_the_keys_of_an_accessor_become_options(tables):
             initial_range=0.001,
             long_vector=LongVectorOptions(threshold=10, **weights),
             width=9,
-            serving=ServedRows(
-                base_threshold=1.25, delta_threshold=0.5, delta_keep_days=8, **weights
+            serving=ServingOptions(
+                nonclk_coeff=0.2, click_coeff=2, base_threshold=1.25, delta_keep_days=8
             ),
         )
     }
     (notice,) = notices
     assert notice.endswith(
         "table_parameters.items: table_class, shard_num, fea_dim, accessor_class, "
-        "ssd_unseenday_threshold have no effect here"
+        "ssd_unseenday_threshold, delta_threshold (deltas hold every row that has changed) have no "
+        "effect here"
     )
 
 
