@@ -19,6 +19,7 @@ from benchmarks import (
     criteo_like,
     end_to_end,
     exchange,
+    online,
     parameter_server,
     readers,
     saving,
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Measure] = {
     "saving_served": lambda parts, asked: saving_served.measure(
         parts, batch_size=asked.batch_size, num_ids=max(asked.ids, criteo_like.NUM_IDS)
     ),
+    "online": lambda parts, _: online.measure(parts),
     "exchange": lambda parts, asked: exchange.measure(parts[0], batch_size=asked.batch_size),
 }
 
