@@ -5,7 +5,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, UnavailableError
@@ -83,6 +83,11 @@ class Follower:
             return None
         return max(0, newest_id - version.id)
 
+    @property
+    def feeds(self) -> dict[str, dict[str, Any]]:
+        """The feeds of the model by name; see ``Predictor.feeds``."""
+        return self._loaded().feeds
+
     def predict(
         self,
         feeds: Mapping[str, Feed],
@@ -91,12 +96,7 @@ class Follower:
         weights: Mapping[str, Weights] | None = None,
     ) -> dict[str, Array]:
         """Answer with the loaded version; see ``Predictor.predict``."""
-        predictor = self._predictor
-        if predictor is None:
-            raise UnavailableError(
-                f"{storage.shown(self._folder)}: no serving model has been published yet"
-            )
-        return predictor.predict(feeds, fetches, weights=weights)
+        return self._loaded().predict(feeds, fetches, weights=weights)
 
     def poll(self) -> bool:
         """Load what has been published since the last call; returns whether the version changed.
@@ -115,6 +115,14 @@ class Follower:
                 problems.append(str(error))
             self._report(problems)
             return self.version != before
+
+    def _loaded(self) -> Predictor:
+        predictor = self._predictor
+        if predictor is None:
+            raise UnavailableError(
+                f"{storage.shown(self._folder)}: no serving model has been published yet"
+            )
+        return predictor
 
     def _load_newest(
         self, bases: Sequence[ModelDone], deltas: Sequence[ModelDone], problems: list[str]
