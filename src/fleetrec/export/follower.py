@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fleetrec.core import storage
-from fleetrec.core.errors import CheckpointError, UnavailableError
+from fleetrec.core.errors import CheckpointError, FleetRecError, UnavailableError
 from fleetrec.export.done_files import ModelDone, read_models
 from fleetrec.export.id_lists import Array, Feed, Weights
 from fleetrec.export.manifest import open_model
@@ -42,7 +42,8 @@ class Follower:
     def __init__(self, model_save_path: str | Path, *, poll_s: float | None = None) -> None:
         self._folder = storage.to_url(model_save_path)
         self._predictor: Predictor | None = None
-        self._newest_id: int | None = None  # among the done files
+        self._base: ModelDone | None = None  # of the loaded version
+        self._newest_id: int | None = None  # in the done files
         self._last_problem = ""
         self._polling = threading.Lock()
         self._closed = threading.Event()
@@ -109,7 +110,7 @@ class Follower:
             try:
                 bases = read_models(self._folder, "base")
                 deltas = read_models(self._folder, "delta")
-                self._newest_id = max((one.id for one in [*bases, *deltas]), default=None)
+                self._newest_id = _newest_id(bases, deltas)
                 self._load_newest(bases, deltas, problems)
             except CheckpointError as error:  # of a done file
                 problems.append(str(error))
@@ -128,9 +129,8 @@ class Follower:
         self, bases: Sequence[ModelDone], deltas: Sequence[ModelDone], problems: list[str]
     ) -> None:
         """Load the newest base that can be loaded, if it is not there yet, and its deltas."""
-        loaded = self.version
         for base in reversed(bases):
-            if loaded is not None and base.key <= loaded.key:
+            if base == self._base:
                 break
             try:
                 predictor = Predictor(base.url(self._folder))
@@ -138,7 +138,7 @@ class Follower:
                 problems.append(str(error))
                 continue
             self._apply(predictor, deltas, problems)
-            self._predictor = predictor
+            self._predictor, self._base = predictor, base
             return
         if self._predictor is not None:
             self._apply(self._predictor, deltas, problems)
@@ -189,7 +189,18 @@ class Follower:
 
     def _poll_until_closed(self, poll_s: float) -> None:
         while not self._closed.wait(poll_s):
-            self.poll()
+            try:
+                self.poll()
+            except FleetRecError as error:  # the loaded model keeps answering
+                self._report([str(error)])
+
+
+def _newest_id(bases: Sequence[ModelDone], deltas: Sequence[ModelDone]) -> int | None:
+    """Return the id of the last model that was published."""
+    if not bases:
+        return None
+    base = bases[-1]
+    return max([base.id, *(one.id for one in deltas if one.key == base.key)])
 
 
 def _version_of(predictor: Predictor) -> FollowedVersion:
