@@ -11,6 +11,8 @@ import pytest
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.table_view import open_tables
 from fleetrec.checkpoint.tensors import read_tensors
+from fleetrec.export.follower import Follower
+from fleetrec.export.manifest import open_model
 from making_pipelines import WIDE_AND_DEEP, make_rows, model_config, write_pipeline
 
 pytestmark = pytest.mark.multiprocess
@@ -136,3 +138,38 @@ def test_ranks_give_what_one_process_gives(folder, alone, strategy):
     )
     assert_same_model(ranks, alone)
     assert (ranks / "logs/worker.1").is_file()
+
+
+SERVERS = ("--num_workers", "2", "--num_servers", "2")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "strategy"),
+    [
+        pytest.param(
+            *("served_by_servers", SERVERS, "sync_replicas: true"), marks=pytest.mark.slow
+        ),
+        ("served_by_ranks", SERVERS[:2], "train_distribute: EmbeddingParallelStrategy"),
+    ],
+)
+def test_serving_models_hold_the_rows_of_all_processes(folder, name, options, strategy):
+    model = train(
+        folder,
+        name,
+        *(*options, "--train_config.save_checkpoints_steps=1000"),
+        files=["one.csv", "two.csv"] if "sync" in strategy else ["all.csv"],
+        num_steps=2 * NUM_STEPS if "sync" in strategy else NUM_STEPS,
+        strategy=f"{strategy} incr_save_config {{ sparse_save_steps: 4 fs {{}} }}",
+        batch_size=TOGETHER // 2,
+    )
+    follower = Follower(model / "incr_save")
+    assert (follower.version.key, follower.version.id) == (4, NUM_STEPS)
+    for step in range(8, NUM_STEPS + 1, 4):
+        _, manifest = open_model(model / "incr_save" / str(step))
+        assert {table.content for table in manifest.tables.values()} == {"changes"}
+    for key, table in open_tables(model / f"model.ckpt-{NUM_STEPS}").items():
+        served = follower._predictor._tables._tables[key.removeprefix("model/")].snapshot()
+        expected = rows_of(table)
+        assert served["ids"].view(np.uint64).tolist() == sorted(expected)
+        for one, row in zip(served["ids"].tolist(), served["rows"], strict=True):
+            np.testing.assert_array_equal(row, expected[one])

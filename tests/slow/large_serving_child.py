@@ -2,6 +2,7 @@
 
 import resource
 import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from fleetrec.export.serving import ServingPublisher, ServingRequest
 from fleetrec.models.base import Model
 from fleetrec.tasks.binary import BinaryTask
 
-DIM = 16
+DIM = 32
 NUM_ROWS = 2_000_000
 BLOCK = 100_000
 TABLE = TableConfig(name="items", dim=DIM)
@@ -83,7 +84,5 @@ def _peak_bytes():
 
 
 if __name__ == "__main__":
-    from pathlib import Path
-
     step = {"save": save, "publish": publish}[sys.argv[1]]
     print(step(Path(sys.argv[2])) or 0)  # noqa: T201

@@ -12,8 +12,6 @@ from fleetrec.export.predictor import Predictor
 pytestmark = pytest.mark.slow
 
 NUM_ROWS = 2_000_000
-DIM = 16
-TABLE_BYTES = NUM_ROWS * DIM * 4
 CHILD = "slow.large_serving_child"
 TESTS = Path(__file__).parents[1]
 
@@ -35,7 +33,7 @@ def run(*arguments):
 def test_a_base_and_a_delta_of_a_large_table_are_made_in_little_memory(tmp_path):
     run("save", tmp_path)
     grown = run("publish", tmp_path)
-    assert grown < TABLE_BYTES / 2  # rows alone are 128 MB; files are of 16 MiB
+    assert grown < 80e6  # the rows alone are 256 MB; files are of 16 MiB
     predictor = Predictor(tmp_path / "base")
     assert predictor.num_rows == NUM_ROWS
     predictor.apply(tmp_path / "delta")

@@ -5,10 +5,10 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from fleetrec.core import storage
-from fleetrec.core.errors import CheckpointError, UnavailableError
+from fleetrec.core.errors import CheckpointError, FleetRecError, UnavailableError
 from fleetrec.export.done_files import ModelDone, read_models
 from fleetrec.export.id_lists import Array, Feed, Weights
 from fleetrec.export.manifest import open_model
@@ -42,7 +42,8 @@ class Follower:
     def __init__(self, model_save_path: str | Path, *, poll_s: float | None = None) -> None:
         self._folder = storage.to_url(model_save_path)
         self._predictor: Predictor | None = None
-        self._newest_id: int | None = None  # among the done files
+        self._base: ModelDone | None = None  # of the loaded version
+        self._newest_id: int | None = None  # in the done files
         self._last_problem = ""
         self._polling = threading.Lock()
         self._closed = threading.Event()
@@ -83,6 +84,11 @@ class Follower:
             return None
         return max(0, newest_id - version.id)
 
+    @property
+    def feeds(self) -> dict[str, dict[str, Any]]:
+        """The feeds of the model by name; see ``Predictor.feeds``."""
+        return self._loaded().feeds
+
     def predict(
         self,
         feeds: Mapping[str, Feed],
@@ -91,12 +97,7 @@ class Follower:
         weights: Mapping[str, Weights] | None = None,
     ) -> dict[str, Array]:
         """Answer with the loaded version; see ``Predictor.predict``."""
-        predictor = self._predictor
-        if predictor is None:
-            raise UnavailableError(
-                f"{storage.shown(self._folder)}: no serving model has been published yet"
-            )
-        return predictor.predict(feeds, fetches, weights=weights)
+        return self._loaded().predict(feeds, fetches, weights=weights)
 
     def poll(self) -> bool:
         """Load what has been published since the last call; returns whether the version changed.
@@ -109,20 +110,27 @@ class Follower:
             try:
                 bases = read_models(self._folder, "base")
                 deltas = read_models(self._folder, "delta")
-                self._newest_id = max((one.id for one in [*bases, *deltas]), default=None)
+                self._newest_id = _newest_id(bases, deltas)
                 self._load_newest(bases, deltas, problems)
             except CheckpointError as error:  # of a done file
                 problems.append(str(error))
             self._report(problems)
             return self.version != before
 
+    def _loaded(self) -> Predictor:
+        predictor = self._predictor
+        if predictor is None:
+            raise UnavailableError(
+                f"{storage.shown(self._folder)}: no serving model has been published yet"
+            )
+        return predictor
+
     def _load_newest(
         self, bases: Sequence[ModelDone], deltas: Sequence[ModelDone], problems: list[str]
     ) -> None:
         """Load the newest base that can be loaded, if it is not there yet, and its deltas."""
-        loaded = self.version
         for base in reversed(bases):
-            if loaded is not None and base.key <= loaded.key:
+            if base == self._base:
                 break
             try:
                 predictor = Predictor(base.url(self._folder))
@@ -130,7 +138,7 @@ class Follower:
                 problems.append(str(error))
                 continue
             self._apply(predictor, deltas, problems)
-            self._predictor = predictor
+            self._predictor, self._base = predictor, base
             return
         if self._predictor is not None:
             self._apply(self._predictor, deltas, problems)
@@ -181,7 +189,18 @@ class Follower:
 
     def _poll_until_closed(self, poll_s: float) -> None:
         while not self._closed.wait(poll_s):
-            self.poll()
+            try:
+                self.poll()
+            except FleetRecError as error:  # the loaded model keeps answering
+                self._report([str(error)])
+
+
+def _newest_id(bases: Sequence[ModelDone], deltas: Sequence[ModelDone]) -> int | None:
+    """Return the id of the last model that was published."""
+    if not bases:
+        return None
+    base = bases[-1]
+    return max([base.id, *(one.id for one in deltas if one.key == base.key)])
 
 
 def _version_of(predictor: Predictor) -> FollowedVersion:

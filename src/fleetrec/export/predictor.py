@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fleetrec.checkpoint.folder import Folder
+from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, DataError, UnavailableError
 from fleetrec.export.id_lists import Array, Feed, Weights, keyed_ids
 from fleetrec.export.manifest import GraphEntry, ModelManifest, VersionEntry, open_model
@@ -170,7 +171,7 @@ def _check_same_model(name: str, delta: ModelManifest, loaded: ModelManifest) ->
 
 def _version(folder: Folder, manifest: ModelManifest) -> _Version:
     graph: GraphEntry = manifest.graph()
-    session = _session(folder.read_bytes(graph.file))
+    session = _session(folder.read_bytes(graph.file), folder.url_of(graph.file))
     inputs = frozenset(node.name for node in session.get_inputs())
     return _Version(manifest=manifest, session=session, inputs=inputs)
 
@@ -187,11 +188,17 @@ def _dense(feed: Feed, shape: Sequence[int], name: str) -> Array:
     return values
 
 
-def _session(graph: bytes) -> Any:
+def _session(graph: bytes, url: str) -> Any:
     try:
         import onnxruntime  # type: ignore[import-untyped]
     except ImportError as error:
         raise UnavailableError(
             "running an inference model needs onnxruntime: pip install 'fleetrec[onnx]'"
         ) from error
-    return onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    try:
+        return onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    except Exception as error:  # it has no base class of its own errors
+        reason = str(error).strip().partition("\n")[0]
+        raise CheckpointError(
+            f"{storage.shown(url)}: onnxruntime {onnxruntime.__version__} cannot load it: {reason}"
+        ) from error

@@ -46,7 +46,8 @@ class RowWriter:
         room = max(1, max_bytes - _HEADER_BYTES)
         self._rows_per_file = max(1, room // (_ID_BYTES + _FLOAT_BYTES * dim))
         self._ids_per_file = max(1, room // _ID_BYTES)
-        self._blocks: list[tuple[IdArray, Array]] = []
+        self._ids_N: IdArray = np.zeros(0, np.uint64)  # of the file that is being filled
+        self._rows_ND: Array = np.zeros((0, dim), np.float32)
         self._num_waiting = 0
         self._num_rows = 0
         self._num_removed = 0
@@ -54,12 +55,19 @@ class RowWriter:
 
     def add(self, ids_N: IdArray, rows_ND: Array) -> None:
         """Add rows; ids come in any order, each of them once."""
-        for begin in range(0, len(ids_N), self._rows_per_file):
-            part = slice(begin, begin + self._rows_per_file)
-            self._blocks.append((ids_N[part], rows_ND[part]))
-            self._num_waiting += len(ids_N[part])
-            if self._num_waiting >= self._rows_per_file:
-                self._write_full()
+        if not len(self._ids_N) and len(ids_N):
+            self._ids_N = np.empty(self._rows_per_file, np.uint64)
+            self._rows_ND = np.empty((self._rows_per_file, self._dim), np.float32)
+        begin = 0
+        while begin < len(ids_N):
+            first = self._num_waiting
+            count = min(len(ids_N) - begin, self._rows_per_file - first)
+            self._ids_N[first : first + count] = ids_N[begin : begin + count]
+            self._rows_ND[first : first + count] = rows_ND[begin : begin + count]
+            self._num_waiting += count
+            begin += count
+            if self._num_waiting == self._rows_per_file:
+                self._write_rows()
 
     def remove(self, ids_N: IdArray) -> None:
         """Add ids that have no row any more; call it once."""
@@ -71,7 +79,7 @@ class RowWriter:
     def finish(self, *, content: Content, hashed_into: int | None) -> TableEntry:
         """Write what is left; returns the entry of the table in the manifest."""
         if self._num_waiting:
-            self._write_rows(*self._waiting())
+            self._write_rows()
         return TableEntry(
             dim=self._dim,
             row_type="float32",
@@ -83,24 +91,14 @@ class RowWriter:
             removed=tuple(self._names["removed"]),
         )
 
-    def _waiting(self) -> tuple[IdArray, Array]:
-        ids_N = np.concatenate([ids for ids, _ in self._blocks])
-        rows_ND = np.concatenate([rows for _, rows in self._blocks])
-        self._blocks, self._num_waiting = [], 0
-        return ids_N, rows_ND
-
-    def _write_full(self) -> None:
-        ids_N, rows_ND = self._waiting()
-        size = self._rows_per_file
-        self._write_rows(ids_N[:size], rows_ND[:size])
-        if len(ids_N) > size:
-            self._blocks.append((ids_N[size:].copy(), rows_ND[size:].copy()))
-            self._num_waiting = len(ids_N) - size
-
-    def _write_rows(self, ids_N: IdArray, rows_ND: Array) -> None:
+    def _write_rows(self) -> None:
+        ids_N, rows_ND = self._ids_N[: self._num_waiting], self._rows_ND[: self._num_waiting]
         order_N = np.argsort(ids_N)
-        self._write("rows", {"ids": ids_N[order_N], "rows": rows_ND[order_N]})
+        ids_N[:] = ids_N[order_N]
+        rows_ND[:] = rows_ND[order_N]  # in place: the sorted copy is gone before it is encoded
+        self._write("rows", {"ids": ids_N, "rows": rows_ND})
         self._num_rows += len(ids_N)
+        self._num_waiting = 0
         fault_point("serving_rows")
 
     def _write(self, kind: str, arrays: Mapping[str, Array]) -> None:

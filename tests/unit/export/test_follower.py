@@ -82,6 +82,18 @@ def test_a_damaged_base_is_skipped_for_an_older_one(run, tmp_path, caplog):
     assert follower.lag_s == DAY_S
 
 
+def test_the_last_base_counts_even_if_its_key_is_lower(run, tmp_path):
+    for _ in range(3):
+        run.make_version(kind="base")
+    follower = Follower(tmp_path)
+    other = ServingRun(tmp_path / "other", place=tmp_path, run_id="f" * 16)
+    other.train_pass()
+    other.publish(other.save("restarted"), "again", id=5, kind="base")
+    assert follower.poll()
+    assert (follower.version.id, follower.lag_s) == (5, 0)
+    other.assert_answers(follower)
+
+
 def test_a_torn_done_file_is_read_up_to_its_last_whole_line(run, tmp_path):
     for _ in range(3):
         run.make_version()

@@ -108,6 +108,14 @@ def test_every_answer_is_of_one_version_while_deltas_are_applied(run, tmp_path):
         assert any(np.allclose(answer, one, atol=1e-7, rtol=0) for one in expected)
 
 
+def test_a_graph_that_onnxruntime_cannot_load_is_refused(run, tmp_path, monkeypatch):
+    model = run.publisher._model
+    monkeypatch.setattr(type(model), "encode_graph", lambda *_: b"no graph")
+    run.make_version(kind="base")
+    with pytest.raises(CheckpointError, match=r"model.onnx: onnxruntime .* cannot load it"):
+        Predictor(tmp_path / "model-5")
+
+
 def test_wrong_feeds_are_refused(run, tmp_path):
     predictor = Predictor(tmp_path / "model-1")
     feeds = feeds_of(run.batches[0], NAMES)

@@ -25,8 +25,8 @@ void read_rows(Table& table, std::span<const std::int64_t> ids, Missing missing,
 // rows does not change.
 void write_rows(Table& table, std::span<const std::int64_t> ids, std::span<const float> weights);
 
-// Removes rows and leaves no tombstones: for a copy of a table that no delta is made of. Returns how
-// many there were. Ids must be those under which rows are stored; other ids are skipped.
+// Removes rows and leaves no tombstones: for a copy of a table that no delta is made of. Returns
+// how many there were. Ids must be those under which rows are stored; other ids are skipped.
 std::size_t remove_rows(Table& table, std::span<const std::int64_t> ids);
 
 // How often each id was seen in training, and how often with a click.
