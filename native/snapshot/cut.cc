@@ -36,9 +36,14 @@ Cut::Cut(Table& table, std::uint32_t least) : table_(table), num_tombstones_(kNu
   version_ = version;
   table.set_version(version + 1);
   table.set_cut_content(content_);
+  table.add_cut();
 }
 
-Cut::~Cut() { release(); }
+Cut::~Cut() {
+  release();
+  const std::lock_guard lock(table_.mutex());
+  table_.remove_cut();
+}
 
 void Cut::release() {
   is_released_ = true;

@@ -164,14 +164,18 @@ bool Table::remove(std::uint64_t id, Place place) {
 }
 
 void Table::evict(std::uint64_t id, Place place, RuleCount rule) {
+  if (!find(id, place)) return;
   Bucket& bucket = buckets_[place.bucket];
-  bucket.tombstones.push_back(id);  // first: it may fail
-  if (remove(id, place)) {
-    ++bucket.counts.evicted;
-    if (rule != nullptr) ++(bucket.counts.*rule);
-  } else {
-    bucket.tombstones.pop_back();
-  }
+  if (needs_tombstones()) bucket.tombstones.push_back(id);  // first: it may fail
+  remove(id, place);
+  ++bucket.counts.evicted;
+  if (rule != nullptr) ++(bucket.counts.*rule);
+}
+
+void Table::remove_cut() {
+  --num_cuts_;
+  if (needs_tombstones()) return;
+  for (Bucket& bucket : buckets_) bucket.tombstones = {};
 }
 
 void Table::forget_candidates(std::uint32_t bucket, std::uint32_t time) {

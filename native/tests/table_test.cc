@@ -61,6 +61,7 @@ TEST(a_table_does_as_a_map_does_under_random_changes) {
 
 TEST(an_evicted_id_comes_back_as_a_new_row_and_leaves_a_tombstone) {
   const auto table = make_table({.dim = 2});
+  table->set_last_cut({.version = 1});
   const Row first = create(*table, 77);
   const std::vector<float> fresh(first.weights(), first.weights() + 2);
   first.weights()[0] = 9.0f;
@@ -75,6 +76,30 @@ TEST(an_evicted_id_comes_back_as_a_new_row_and_leaves_a_tombstone) {
   CHECK(again == first);  // the memory is used again
   CHECK(std::vector<float>(again.weights(), again.weights() + 2) == fresh);
   CHECK(again.state(table->layout())[1] == 0.0f && again.header().show == 0.0f);
+}
+
+TEST(tombstones_are_kept_only_where_a_delta_may_need_them) {
+  const auto table = make_table();
+  const auto num_tombstones = [&] {
+    std::size_t count = 0;
+    for (const Bucket& bucket : table->buckets()) count += bucket.tombstones.size();
+    return count;
+  };
+  create(*table, 1);
+  evict(*table, 1);
+  CHECK(num_tombstones() == 0);  // the first snapshot is a base
+  table->add_cut();
+  create(*table, 2);
+  evict(*table, 2);
+  CHECK(num_tombstones() == 1);
+  table->remove_cut();  // it was not committed
+  CHECK(num_tombstones() == 0);
+  table->add_cut();
+  table->set_last_cut({.version = 1});
+  table->remove_cut();
+  create(*table, 3);
+  evict(*table, 3);
+  CHECK(num_tombstones() == 1);
 }
 
 TEST(seeing_an_id_counts_it) {

@@ -71,7 +71,7 @@ struct Bucket {
   Index index;  // unused where ids number the rows themselves
   Candidates candidates;
   std::vector<std::uint32_t> free;        // numbers of rows that were evicted
-  std::vector<std::uint64_t> tombstones;  // ids evicted since the last snapshot
+  std::vector<std::uint64_t> tombstones;  // ids evicted since the last snapshot, if there is one
   std::uint32_t num_used = 0;             // numbers given out so far
   std::size_t num_rows = 0;
   TableCounts counts;
@@ -185,7 +185,7 @@ class Table {
   // Removes a row and leaves no trace; false if there is none.
   bool remove(std::uint64_t id, Place place);
 
-  // Removes a row and leaves a tombstone; `rule` also counts it.
+  // Removes a row, and leaves a tombstone for the next delta; `rule` also counts it.
   void evict(std::uint64_t id, Place place, RuleCount rule = nullptr);
 
   // Drops the counters of ids of a bucket without a row that were last seen before `time`.
@@ -208,6 +208,11 @@ class Table {
   std::uint32_t version() const { return version_; }
   void next_version() { ++version_; }
   void set_version(std::uint32_t version) { version_ = version; }
+
+  // Cuts that may still be committed: like a last snapshot, they need the tombstones. Without
+  // either the next snapshot is a base, and tombstones would only take memory.
+  void add_cut() { ++num_cuts_; }
+  void remove_cut();
 
   const CutMark& last_cut() const { return last_cut_; }
   void set_last_cut(const CutMark& cut) { last_cut_ = cut; }
@@ -232,6 +237,8 @@ class Table {
   }
 
  private:
+  bool needs_tombstones() const { return last_cut_.version != 0 || num_cuts_ != 0; }
+
   // Counts an id that has no row; makes one if that is enough.
   Row admit(const Impression& impression);
 
@@ -251,6 +258,7 @@ class Table {
   std::uint32_t version_ = 1;
   std::atomic<std::uint64_t> num_removals_ = 0;  // buckets may be cleared out by several threads
   CutMark last_cut_;
+  std::size_t num_cuts_ = 0;
   std::shared_ptr<CutContent> cut_content_;
   std::uint64_t num_clears_ = 0;
   std::mutex mutex_;
