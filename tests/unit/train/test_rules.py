@@ -6,7 +6,8 @@ import pytest
 
 from fleetrec.config.rules import Rule
 from fleetrec.core.errors import ConfigError
-from making_training import BATCHES, decode_run, make_config, train
+from making_online import DAYS, make_days, write_online_job
+from making_training import BATCHES, Recorder, decode_run, make_config, train
 
 
 @pytest.fixture(autouse=True)
@@ -140,3 +141,28 @@ def test_evaluations_by_steps_end_a_run_within_an_epoch(config):
     outcome = train(run, Path("run"))
     assert len(outcome.recorder.steps) == 6
     assert list(outcome.recorder.evaluations()) == ["step 2", "step 4", "step 6"]
+
+
+class OrderRecorder(Recorder):
+    """Keeps the order of steps and checkpoints."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = []
+
+    def step(self, info):
+        self.order.append(info.epoch)
+
+    def saved(self, what, url, *, epoch):
+        del what, epoch
+        self.order.append(url)
+
+
+def test_with_servers_no_step_of_the_next_day_is_made_before_the_last_one_is_saved(tmp_path):
+    config = write_online_job(tmp_path, make_days(tmp_path / "data"), prefetch=False)
+    recorder = OrderRecorder()
+    # Where steps outlive a process it has a journal.
+    train(decode_run(config), Path("run"), recorder=recorder, journal=Path("journal"))
+    order = recorder.order
+    assert order.index(f"model/{DAYS[1]}/0") < order.index(3)  # the first pass of the second day
+    assert order.index(f"model/{DAYS[1]}/base") < order.index(3)
