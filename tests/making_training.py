@@ -103,10 +103,11 @@ def train(
     *,
     resume: bool = False,
     stop_at: int | None = None,
+    recorder: Recorder | None = None,
     **options: Any,
 ) -> Outcome:
     """Train in one process; ``stop_at`` is the call of should_stop that says yes."""
-    recorder = Recorder()
+    recorder = recorder or Recorder()
     calls = 0
 
     def should_stop() -> bool:

@@ -1,7 +1,8 @@
-"""``make chaos``: the kill matrix of the parameter server, on real processes.
+"""``make chaos``: the kill matrix of the parameter server and of online runs, on real processes.
 
 Every run has to end by itself, as if nothing had happened: in ``sync`` with the same tables, the
 same weights and the same figures; in every mode with each sample counted exactly once per epoch.
+Online runs also publish what an undisturbed run publishes.
 """
 
 import argparse
@@ -18,8 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from chaos import whole_job
+from chaos import online_rounds, whole_job
 from chaos.kills import Injected, all_kills, at_work, inject
+from chaos.online import (
+    OnlineProcess,
+    make_online_workspace,
+    online_audit,
+    online_problems,
+    online_result,
+)
 from chaos.running import RunningJob, StuckError
 from chaos.workspace import Plan, audit, make_workspace, problems_of, result_of
 
@@ -44,6 +52,8 @@ class Run:
 class Chaos:
     """Makes disturbed runs, and judges them by one that nothing disturbs."""
 
+    num_unbroken = NUM_UNBROKEN
+
     def __init__(self, folder, seed):
         self._folder = folder
         self._seed = seed
@@ -53,30 +63,46 @@ class Chaos:
     def unbroken(self, plan):
         """Return results of a job that nobody disturbs; others of its mode are judged by them."""
         if plan.mode not in self._unbroken:
-            count = 1 if plan.mode == "sync" else NUM_UNBROKEN
+            count = 1 if plan.mode == "sync" else self.num_unbroken
             self._unbroken[plan.mode] = [self._run_unbroken(plan, i) for i in range(count)]
         return self._unbroken[plan.mode]
 
     def _run_unbroken(self, plan, number):
         folder = self._folder / f"unbroken_{plan.mode}_{number}"
+        self.prepare(folder, plan)
+        self.run_alone(folder, plan)
+        return self.result(folder, plan)
+
+    def prepare(self, folder, plan):
         make_workspace(folder, plan)
+
+    def run_alone(self, folder, plan):
+        del plan
         with RunningJob(folder) as job:
             assert job.wait() == 0, job.tails()
+
+    def result(self, folder, plan):
         return result_of(folder, plan)
+
+    def audit(self, result, plan):
+        return audit(result, plan)
+
+    def problems(self, result, plan, unbroken):
+        return problems_of(result, plan, unbroken)
 
     def run(self, name, plan, disturb):
         """Make a workspace, let ``disturb`` run the job to its end, and judge the result."""
         unbroken = self.unbroken(plan)
         folder = self._folder / f"run{len(self.runs)}"
-        make_workspace(folder, plan)
+        self.prepare(folder, plan)
         run = Run(name=name)
         rng = np.random.default_rng([self._seed, len(self.runs)])
         begin = time.monotonic()
         try:
             disturb(folder, rng, run)
-            result = result_of(folder, plan)
-            run.audit = "WRONG" if audit(result, plan) else "exact"
-            run.problems += problems_of(result, plan, unbroken)
+            result = self.result(folder, plan)
+            run.audit = "WRONG" if self.audit(result, plan) else "exact"
+            run.problems += self.problems(result, plan, unbroken)
         except (AssertionError, StuckError) as error:
             run.problems.append(str(error))
         run.seconds = time.monotonic() - begin
@@ -85,6 +111,32 @@ class Chaos:
         print(f"{run.name}: {len(run.injected)} faults, {run.seconds:.0f} s: {verdict}", flush=True)
         if not run.problems:
             shutil.rmtree(folder)
+
+
+class OnlineChaos(Chaos):
+    """The same for online runs, of one process or several."""
+
+    num_unbroken = 1
+
+    def prepare(self, folder, plan):
+        make_online_workspace(folder, plan)
+
+    def run_alone(self, folder, plan):
+        if plan.mode != online_rounds.ONE.mode:
+            with RunningJob(folder, verb="online") as job:
+                online_rounds.finish(job)
+            return
+        with OnlineProcess(folder) as process:
+            assert process.wait() == 0, process.tail()
+
+    def result(self, folder, plan):
+        return online_result(folder, plan)
+
+    def audit(self, result, plan):
+        return online_audit(result, plan)
+
+    def problems(self, result, plan, unbroken):
+        return online_problems(result, plan, unbroken[0])
 
 
 def killed(folder, rng, run):
@@ -208,23 +260,37 @@ def run_all(chaos, *, num_sync, num_async):
         print("full disk: not tried, for this machine allows no private mounts")
 
 
+def run_online(chaos, *, num_rounds):
+    """Make all runs of the matrix of online runs."""
+    for _ in range(num_rounds):
+        chaos.run("online, one process", online_rounds.ONE, online_rounds.killed_process)
+        chaos.run("online, sync", online_rounds.SYNC, online_rounds.killed_cluster)
+        chaos.run("online, async", online_rounds.ASYNC, online_rounds.killed_cluster)
+        chaos.run("online, ranks", online_rounds.RANKS, online_rounds.killed_ranks)
+        chaos.run("online, supervisor killed", online_rounds.SYNC, online_rounds.orphaned)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--sync", type=int, default=5, help="runs of all kills in sync")
     parser.add_argument("--async", dest="num_async", type=int, default=2, help="and in the others")
+    parser.add_argument("--online", type=int, default=2, help="rounds of kills of online runs")
+    parser.add_argument("--only-online", action="store_true", help="make no other runs")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     begin = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="fleetrec-chaos-"))
-    chaos = Chaos(folder, given.seed)
-    run_all(chaos, num_sync=given.sync, num_async=given.num_async)
-    print(*table_of(chaos.runs), sep="\n")
-    num_faults = sum(len(run.injected) for run in chaos.runs)
-    wrong = [run for run in chaos.runs if run.problems]
+    print(f"seed {given.seed}", flush=True)
+    chaos, online = Chaos(folder / "epochs", given.seed), OnlineChaos(folder / "online", given.seed)
+    if not given.only_online:
+        run_all(chaos, num_sync=given.sync, num_async=given.num_async)
+    run_online(online, num_rounds=given.online)
+    runs = [*chaos.runs, *online.runs]
+    print(*table_of(runs), sep="\n")
+    num_faults = sum(len(run.injected) for run in runs)
+    wrong = [run for run in runs if run.problems]
     minutes = (time.monotonic() - begin) / 60
-    print(
-        f"{num_faults} faults in {len(chaos.runs)} runs, {len(wrong)} wrong, {minutes:.0f} minutes"
-    )
+    print(f"{num_faults} faults in {len(runs)} runs, {len(wrong)} wrong, {minutes:.0f} minutes")
     if wrong:
         print(f"what the wrong ones left is in {folder}")
         return 1

@@ -23,11 +23,11 @@ class StuckError(Exception):
 class RunningJob:
     """The supervisor of a job and its processes; none of them outlives the block."""
 
-    def __init__(self, folder, *arguments, prefix=()):
+    def __init__(self, folder, *arguments, prefix=(), verb="run"):
         self.folder = folder
         self.faults = folder / "faults"
         self.output = folder / "output"
-        self._command = [*prefix, sys.executable, "-m", "fleetrec", "run", "-m", "config.yaml"]
+        self._command = [*prefix, sys.executable, "-m", "fleetrec", verb, "-m", "config.yaml"]
         self._command += arguments
         self.supervisor = None
 

@@ -13,7 +13,7 @@ import pytest
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.cli.online import online_command
 from fleetrec.cli.run import RunRequest
-from fleetrec.core.env import FAULTS, environment_with
+from fleetrec.core.env import environment_with
 from fleetrec.core.errors import ConfigError, DataError
 from making import columns_of, make_data, make_job, tables_of, tensors_of, write_job
 from making_online import DAYS, NUM_SAMPLES, make_days, make_split, write_online_job
@@ -161,13 +161,12 @@ def test_a_job_without_an_online_runner_is_refused(tmp_path):
         online(config)
 
 
-def start(config, tmp_path, *overrides, faults=None):
-    added = {} if faults is None else {FAULTS: str(faults)}
+def start(config, tmp_path, *overrides):
     words = [word for text in overrides for word in ("-o", text)]
     return subprocess.Popen(
         [sys.executable, "-m", "fleetrec.online", "-m", str(config), *words],
         cwd=tmp_path,
-        env=environment_with(added, unless_set={"OMP_NUM_THREADS": "1"}),
+        env=environment_with({}, unless_set={"OMP_NUM_THREADS": "1"}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -212,28 +211,6 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline, f"{path} never came"
         time.sleep(0.01)
-
-
-POINTS = ("pass_frozen", "evaluated", "compute", "pass_trained", "evicted", "publish")
-
-
-@pytest.mark.multiprocess
-@pytest.mark.parametrize("point", POINTS)
-def test_a_killed_run_ends_as_an_unbroken_one(config, tmp_path, point):
-    options = ("hyper_parameters.eviction={max_unseen_days: 1}",)
-    faults = tmp_path / "faults" / "process.0"
-    faults.mkdir(parents=True)
-    (faults / point).write_text("3 kill")
-    with start(config, tmp_path, *options, faults=faults.parent) as process:
-        output, _ = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == -signal.SIGKILL, output
-    online(config, *options)
-    killed = tensors_of(f"model/{NEXT_DAY}/0")
-    assert set(shows(f"model/{NEXT_DAY}/0").values()) == {1}
-    shutil.rmtree("model")
-    shutil.rmtree("logs")
-    online(config, *options)
-    assert tensors_of(f"model/{NEXT_DAY}/0") == killed
 
 
 CLUSTERS = {

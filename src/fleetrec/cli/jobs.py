@@ -1,5 +1,6 @@
 """A job, from its file to its results: which runs it has, and which processes make each of them."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -22,8 +23,10 @@ from fleetrec.core.exit import exit_now
 from fleetrec.core.place import Place
 from fleetrec.launch.job_spec import JobSpec
 from fleetrec.launch.placement import assign_replicas
+from fleetrec.train.pass_check import check_passes
 from fleetrec.train.pass_log import PassLog
 from fleetrec.train.run_folder import RunFolder, run_folder_of
+from fleetrec.train.run_lock import run_lock
 
 logger = logging.getLogger(__name__)
 
@@ -74,20 +77,22 @@ def run_job(request: JobRequest, start: JobStart) -> None:
                 logger.warning("%s", notice)
         for index, run in enumerate(job.runs):
             folder = start.folder(job, run)
-            resume = start.resume or has_begun(run)  # an online run always continues
-            if is_supervised_here(run, place):
-                spec = job_spec(run, folder, start.child_command(run))
-                log_dir = start.log_dir or (LOGS if job.folder is None else folder.path / LOGS)
-                run_cluster(run, spec, folder, resume=resume, log_dir=log_dir)
-                continue
-            own = place_in_run(run, place)
-            if own is None:
-                logger.info("runner %s is one process: worker 0 runs it", run.name)
-                continue
-            from fleetrec.cli.process import run_process  # loads torch: not for a supervisor
+            _check_begun(run, place)
+            with _lock_of(run, place):
+                resume = start.resume or has_begun(run)  # an online run always continues
+                if is_supervised_here(run, place):
+                    spec = job_spec(run, folder, start.child_command(run))
+                    log_dir = start.log_dir or (LOGS if job.folder is None else folder.path / LOGS)
+                    run_cluster(run, spec, folder, resume=resume, log_dir=log_dir)
+                    continue
+                own = place_in_run(run, place)
+                if own is None:
+                    logger.info("runner %s is one process: worker 0 runs it", run.name)
+                    continue
+                from fleetrec.cli.process import run_process  # loads torch: not for a supervisor
 
-            loaded = load().runs[index] if is_light else run
-            run_process(loaded, own, folder=folder, resume=resume)
+                loaded = load().runs[index] if is_light else run
+                run_process(loaded, own, folder=folder, resume=resume)
     if not _is_alone(place):
         exit_now(0)  # a launcher waits for the end of this process
 
@@ -186,6 +191,25 @@ def is_collective(run: RunOptions) -> bool:
 def has_begun(run: RunOptions) -> bool:
     """Return whether an online run has begun a pass before; it continues there."""
     return run.online is not None and PassLog(run.online.save_path).has_any()
+
+
+def _check_begun(run: RunOptions, place: Place | None) -> None:
+    """Refuse options of an online run with which its passes would mean other data."""
+    if run.online is not None and not _is_child(place):
+        check_passes(run.online.follow, save_path=run.online.save_path)
+
+
+def _lock_of(run: RunOptions, place: Place | None) -> contextlib.AbstractContextManager[None]:
+    """Return the lock of an online run, for the process that owns the run."""
+    is_owner = place is None or (place.role == "worker" and place.rank == 0)
+    if run.online is None or not is_owner or _is_child(place):
+        return contextlib.nullcontext()
+    return run_lock(run.online.save_path)
+
+
+def _is_child(place: Place | None) -> bool:
+    """Return whether the process that supervises this one has made the checks and has the lock."""
+    return place is not None and place.is_supervised
 
 
 def is_supervised_here(run: RunOptions, place: Place | None) -> bool:

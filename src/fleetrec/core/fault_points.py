@@ -4,7 +4,8 @@ Without ``FLEETREC_FAULTS`` in the environment a fault point does nothing. The v
 folder with one folder per process, such as ``server.0`` or ``worker.1``; that of a run of one
 process is ``process.0``. In it, a file with the name of a fault point holds a number and a word:
 when the point is reached for that number of times, the file is deleted, and with ``kill`` the
-process is killed, too; ``note`` only deletes the file, which shows that the point was reached.
+process is killed, too; with ``stop`` it stands still until SIGCONT; ``note`` only deletes the file,
+which shows that the point was reached.
 """
 
 import functools
@@ -42,5 +43,6 @@ def _trigger(order: Path) -> None:
         order.unlink()
     except FileNotFoundError:  # another thread was here first
         return
-    if word == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
+    number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}.get(word)
+    if number is not None:
+        os.kill(os.getpid(), number)

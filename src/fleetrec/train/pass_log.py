@@ -8,7 +8,7 @@ from typing import Any
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, MissingFileError
 from fleetrec.data.files import DataFile, fingerprint
-from fleetrec.train.delta_chain import PASSES
+from fleetrec.train.delta_chain import DAY, PASSES
 from fleetrec.train.pass_plan import PassSpec, PhaseFiles
 
 FORMAT_VERSION = 1
@@ -129,6 +129,17 @@ class PassLog:
     def has_any(self) -> bool:
         """Return whether a pass has begun."""
         return bool(storage.list_names(self._url))
+
+    def last(self) -> FrozenPass | None:
+        """Return the last pass of the last day; None if no pass with a day has begun."""
+        days = [name for name in storage.list_names(self._url) if DAY.fullmatch(name)]
+        for day in reversed(days):
+            names = storage.list_names(storage.join(self._url, day))
+            stems = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+            numbers = [int(stem) for stem in stems if stem.isdecimal()]
+            if numbers:
+                return self.read(day=day, number=max(numbers))
+        return None
 
     def _path(self, day: str, number: int) -> str:
         return storage.join(self._url, day, f"{number}.json")

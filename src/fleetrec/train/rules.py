@@ -119,6 +119,11 @@ class GroupRules:
         self._pass_metrics: Metrics = {}  # of the pass that has just ended
         self._last_s = {trigger: context.clock() for trigger in self._triggers("seconds")}
 
+    def restore(self, state: RuleState, metrics: Metrics) -> None:
+        """Remember what the checkpoint that was loaded has of rules, and of its last pass."""
+        self.state = state
+        self._pass_metrics = metrics
+
     def begin(self, progress: Progress) -> None:
         """Do what is due before the first step."""
         self._act(self._of("begin"), progress)
@@ -144,10 +149,16 @@ class GroupRules:
             self._act([rule for rule in self._rules if (rule.when, rule.every) in due], progress)
 
     def after_pass(self, progress: Progress, metrics: Metrics) -> None:
-        """Do what is due after a pass."""
+        """Do what is due after a pass.
+
+        Servers continue while this process is replaced, so that what it was saving would be lost:
+        at the end of a day they wait for it.
+        """
         self._pass_metrics = metrics
         due = self._due_after_pass(progress)
         self._act([rule for rule in self._rules if (rule.when, rule.every) in due], progress)
+        if self._context.journal is not None and any(when == "days" for when, _ in due):
+            self._actions.saver.wait()
 
     def stop(self, progress: Progress) -> str:
         """Save, unless the last checkpoint is of this very progress; waits until it is there."""

@@ -123,7 +123,8 @@ class Training:
             self._rules.state = self._state_file.read()
         elif start.loaded == "everything":
             self._saver.begin_from(start.url, progress, chain=chain_of(start.url))
-            self._rules.state = RuleState.from_dict(start.rules)
+            metrics = open_folder(start.url, kind="checkpoint").meta.get("metrics", {})
+            self._rules.restore(RuleState.from_dict(start.rules), metrics)
 
     def _build_rules(self) -> GroupRules | NoRules:
         rule_group = self._group.rule_group

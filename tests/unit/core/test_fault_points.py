@@ -1,5 +1,7 @@
 """Places at which a process can be made to die: only if somebody has asked for it."""
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -50,6 +52,18 @@ def test_a_process_tells_that_it_came_by(tmp_path):
     order = make_order(tmp_path, "5 note")
     assert numbers_of(tmp_path, WORKER) == (0, ["0", "1", "2", "3", "4"])
     assert not order.exists()
+
+
+def test_a_process_stands_still_until_it_is_told_to_continue(tmp_path):
+    make_order(tmp_path, "2 stop")
+    environment = environment_with({FAULTS: str(tmp_path), **WORKER}, unless_set={})
+    command = [sys.executable, "-c", CODE]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        process.send_signal(signal.SIGCONT)
+        output, _ = process.communicate(timeout=60)
+    assert output.split() == ["0", "1", "2", "3", "4"]
 
 
 @pytest.mark.parametrize("environment", [{}, {**WORKER, FAULTS: ""}])

@@ -1,5 +1,7 @@
 """Passes that have begun, as files."""
 
+import dataclasses
+
 import pytest
 
 from fleetrec.core.errors import CheckpointError
@@ -38,6 +40,18 @@ def test_a_pass_is_read_as_it_was_written(tmp_path):
     assert log.has_any()
     assert log.read(day="20261118", number=2) == make_frozen()
     assert (tmp_path / "passes/20261118/2.json").is_file()
+
+
+def test_the_last_pass_is_that_of_the_last_day(tmp_path):
+    log = PassLog(str(tmp_path))
+    assert log.last() is None
+    for day, number in (("20261118", 2), ("20261118", 10), ("20261117", 11)):
+        spec = dataclasses.replace(make_frozen().spec, day=day, number=number)
+        log.write(dataclasses.replace(make_frozen(), spec=spec))
+    (tmp_path / "passes/20261119").mkdir()  # a kill before the first pass of the day
+    found = log.last()
+    assert found is not None
+    assert (found.spec.day, found.spec.number) == ("20261118", 10)
 
 
 @pytest.mark.parametrize(

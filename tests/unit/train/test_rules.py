@@ -7,7 +7,8 @@ import pytest
 from fleetrec.config.rules import Rule, ServingRule
 from fleetrec.core.errors import ConfigError
 from fleetrec.export.done_files import read_models
-from making_training import BATCHES, decode_run, make_config, train
+from making_online import DAYS, make_days, write_online_job
+from making_training import BATCHES, Recorder, decode_run, make_config, train
 
 
 @pytest.fixture(autouse=True)
@@ -188,3 +189,28 @@ def test_the_action_and_its_options_belong_together():
         Rule(when="end", do="serving")
     with pytest.raises(ValueError, match="is for the action 'serving', which needs it"):
         Rule(when="end", do="delta", serving=ServingRule(path="a", folder="b"))
+
+
+class OrderRecorder(Recorder):
+    """Keeps the order of steps and checkpoints."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = []
+
+    def step(self, info):
+        self.order.append(info.epoch)
+
+    def saved(self, what, url, *, epoch):
+        del what, epoch
+        self.order.append(url)
+
+
+def test_with_servers_no_step_of_the_next_day_is_made_before_the_last_one_is_saved(tmp_path):
+    config = write_online_job(tmp_path, make_days(tmp_path / "data"), prefetch=False)
+    recorder = OrderRecorder()
+    # Where steps outlive a process it has a journal.
+    train(decode_run(config), Path("run"), recorder=recorder, journal=Path("journal"))
+    order = recorder.order
+    assert order.index(f"model/{DAYS[1]}/0") < order.index(3)  # the first pass of the second day
+    assert order.index(f"model/{DAYS[1]}/base") < order.index(3)
