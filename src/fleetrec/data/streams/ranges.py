@@ -1,5 +1,6 @@
 """Where to start in a stream, and what to read of it at once."""
 
+import contextlib
 import dataclasses
 import datetime
 import itertools
@@ -86,6 +87,34 @@ def offsets_of(client: StreamClient, start: Start) -> Offsets:
     if unknown:
         raise DataError(f"start: no partition {unknown[0]}; there are {sorted(begins)}")
     return {**begins, **start.offsets}
+
+
+def num_messages(begins: Offsets, ends: Offsets) -> int:
+    """Return how many offsets are between two positions; new partitions begin at 0."""
+    return sum(max(0, end - begins.get(partition, 0)) for partition, end in ends.items())
+
+
+def limited(begins: Offsets, ends: Offsets, limit: int) -> Offsets:
+    """Return ends of at most ``limit`` messages, shared by the partitions as they have some."""
+    total = num_messages(begins, ends)
+    if total <= limit:
+        return dict(ends)
+    found, before = {}, 0
+    for partition, end in sorted(ends.items()):
+        begin = begins.get(partition, 0)
+        after = before + max(0, end - begin)
+        found[partition] = begin + after * limit // total - before * limit // total
+        before = after
+    return found
+
+
+def first_time_ms(client: StreamClient, begins: Offsets, ends: Offsets) -> int:
+    """Return the earliest timestamp of the first messages of all partitions; 0 if there is none."""
+    times = []
+    for partition, end in sorted(ends.items()):
+        with contextlib.closing(client.read(partition, begins.get(partition, 0), end)) as blocks:
+            times += [messages[0].time_ms for messages in itertools.islice(blocks, 1)]
+    return min(times, default=0)
 
 
 def freeze(
