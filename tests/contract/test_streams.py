@@ -8,11 +8,12 @@ import time
 import pytest
 
 from fleetrec.core.errors import DataError
+from fleetrec.core.stream_start import parse_start
+from fleetrec.core.stream_url import parse_url
 from fleetrec.data.files import DataFile, list_files
 from fleetrec.data.loader import Loader
 from fleetrec.data.streams.client import last_message, open_stream, opened
-from fleetrec.data.streams.ranges import freeze, offsets_of, parse_start
-from fleetrec.data.streams.url import parse_url
+from fleetrec.data.streams.ranges import freeze, offsets_of
 from making_data import make_options
 from streaming import KafkaCluster, NatsServer
 

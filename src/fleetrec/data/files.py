@@ -14,10 +14,11 @@ import pyarrow as pa
 from fleetrec.core import storage
 from fleetrec.core.errors import DataError, MissingFileError
 from fleetrec.core.remote_files import file_system
+from fleetrec.core.stream_start import parse_start
+from fleetrec.core.stream_url import ClientOptions, StreamUrl, is_stream, parse_url
 from fleetrec.data.streams.client import opened
-from fleetrec.data.streams.ranges import freeze, offsets_of, parse_start
+from fleetrec.data.streams.ranges import freeze, offsets_of
 from fleetrec.data.streams.reader import RangeReader
-from fleetrec.data.streams.url import ClientOptions, StreamUrl, is_stream, parse_url
 
 T = TypeVar("T")
 

@@ -10,6 +10,8 @@ from fleetrec.core.errors import CheckpointError, DataError
 from fleetrec.core.event_time import SECONDS_PER_DAY, day_after, day_of, day_time
 from fleetrec.core.fault_points import fault_point
 from fleetrec.core.progress import Progress
+from fleetrec.core.stream_start import parse_start
+from fleetrec.core.stream_url import parse_url
 from fleetrec.data.files import range_file
 from fleetrec.data.streams.client import NoAnswerError, Offsets, StreamClient, connect
 from fleetrec.data.streams.ranges import (
@@ -19,9 +21,7 @@ from fleetrec.data.streams.ranges import (
     limited,
     num_messages,
     offsets_of,
-    parse_start,
 )
-from fleetrec.data.streams.url import parse_url
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.wait_on_chief import wait_on_chief
 from fleetrec.train.context import StopRequestedError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from fleetrec.core.errors import DataError
-from fleetrec.data.streams.url import ClientOptions, StreamUrl, parse_url
+from fleetrec.core.stream_url import ClientOptions, StreamUrl, parse_url
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Any
 
 from fleetrec.core.errors import DataError, UnavailableError
+from fleetrec.core.stream_url import StreamUrl, masked
 from fleetrec.data.streams.client import Message, NoAnswerError, Offsets
-from fleetrec.data.streams.url import StreamUrl, masked
 
 CALL_S = 5.0  # for a request about offsets
 SILENCE_S = 10.0  # without a message that is known to be there

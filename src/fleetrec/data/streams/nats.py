@@ -8,9 +8,9 @@ from collections.abc import Coroutine, Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
 from fleetrec.core.errors import DataError, UnavailableError
+from fleetrec.core.stream_url import StreamUrl, masked
 from fleetrec.data.streams.client import Message, NoAnswerError, Offsets
 from fleetrec.data.streams.kafka import lost_messages
-from fleetrec.data.streams.url import StreamUrl, masked
 
 T = TypeVar("T")
 

@@ -1,30 +1,15 @@
-"""Where to start in a stream, and what to read of it at once."""
+"""What to read of a stream at once."""
 
 import contextlib
 import dataclasses
-import datetime
 import itertools
-import json
-import re
-from typing import Literal
 
 from fleetrec.core.errors import DataError
+from fleetrec.core.stream_start import Start
+from fleetrec.core.stream_url import StreamUrl
 from fleetrec.data.streams.client import Offsets, StreamClient, last_message
-from fleetrec.data.streams.url import StreamUrl
 
 MAX_MESSAGES = 1 << 18  # of one range; to resume in the middle of one, all of it before is read
-
-_TIME_FORMAT = "%Y%m%d %H:%M:%S"
-_OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """A position: an end of the stream, a time, or an offset for each partition."""
-
-    at: Literal["earliest", "latest"] = "earliest"
-    event_time_s: float | None = None
-    offsets: Offsets | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,32 +30,6 @@ class Frozen:
     ranges: tuple[Range, ...]
     ends: Offsets
     time_ms: int
-
-
-def parse_start(text: str, *, where: str) -> Start:
-    """Return a position.
-
-    One of ``earliest``, ``latest``, seconds since 1970, ``20220907 12:00:00`` (in local time),
-    ``0:5,1:7`` or ``{"0": 5, "1": 7}`` (partition: offset), ``{"timestamp": seconds}``.
-    """
-    text = text.strip()
-    if text in ("earliest", "latest"):
-        return Start(at="earliest" if text == "earliest" else "latest")
-    if text.isascii() and text.isdigit():
-        return Start(event_time_s=float(text))
-    if _OFFSETS.fullmatch(text):
-        pairs = (pair.split(":") for pair in text.split(","))
-        return Start(offsets={int(partition): int(offset) for partition, offset in pairs})
-    if text.startswith("{"):
-        return _parse_json(text, where=where)
-    try:
-        time = datetime.datetime.strptime(text, _TIME_FORMAT)
-    except ValueError:
-        raise DataError(
-            f"{where}: expected earliest, latest, seconds since 1970, a time such as "
-            f"'20220907 12:00:00', or offsets by partition such as 0:5,1:7, got {text!r}"
-        ) from None
-    return Start(event_time_s=time.timestamp())
 
 
 def offsets_of(client: StreamClient, start: Start) -> Offsets:
@@ -153,22 +112,3 @@ def _parts(begin: int, end: int, limit: int) -> list[tuple[int, int]]:
     count = -(-(end - begin) // limit)
     cuts = [begin + (end - begin) * i // count for i in range(count + 1)]
     return list(itertools.pairwise(cuts))
-
-
-def _parse_json(text: str, *, where: str) -> Start:
-    expected = 'expected {"partition": offset, ...} or {"timestamp": seconds}'
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where}: {expected}, got {text!r}, which is not JSON") from error
-    if not isinstance(found, dict) or not found:
-        raise DataError(f"{where}: {expected}, got {text!r}")
-    if set(found) == {"timestamp"} and isinstance(found["timestamp"], int | float):
-        return Start(event_time_s=float(found["timestamp"]))
-    offsets = {}
-    for partition, offset in found.items():
-        is_number = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
-        if not partition.isdigit() or not is_number:
-            raise DataError(f"{where}: {expected}, got {text!r}")
-        offsets[int(partition)] = offset
-    return Start(offsets=offsets)

@@ -4,8 +4,8 @@ import io
 from collections.abc import Generator
 
 from fleetrec.core.errors import DataError
+from fleetrec.core.stream_url import ClientOptions, StreamUrl, parse_url
 from fleetrec.data.streams.client import Message, open_stream
-from fleetrec.data.streams.url import ClientOptions, StreamUrl, parse_url
 
 SKIPPED_AT_ONCE = 1 << 22
 

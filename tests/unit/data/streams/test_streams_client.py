@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from fleetrec.core.errors import DataError
+from fleetrec.core.stream_url import parse_url
 from fleetrec.data.streams import client as client_module
 from fleetrec.data.streams.client import Message, NoAnswerError, connect, last_message
-from fleetrec.data.streams.url import parse_url
 
 URL = parse_url("kafka://a:9092/clicks?retry_s=100")
 

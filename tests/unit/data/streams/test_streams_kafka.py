@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from fleetrec.core.errors import DataError, UnavailableError
+from fleetrec.core.stream_url import parse_url
 from fleetrec.data.files import DataFile, list_files
 from fleetrec.data.loader import Loader
 from fleetrec.data.streams.client import connect, opened
-from fleetrec.data.streams.url import parse_url
 from making_data import make_options
 from streaming import KafkaCluster
 

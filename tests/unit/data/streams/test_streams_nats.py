@@ -5,10 +5,11 @@ import sys
 import pytest
 
 from fleetrec.core.errors import DataError, UnavailableError
+from fleetrec.core.stream_start import parse_start
+from fleetrec.core.stream_url import parse_url
 from fleetrec.data.files import DataFile, list_files
 from fleetrec.data.streams.client import connect, opened
-from fleetrec.data.streams.ranges import offsets_of, parse_start
-from fleetrec.data.streams.url import parse_url
+from fleetrec.data.streams.ranges import offsets_of
 from streaming import NatsServer
 
 pytestmark = pytest.mark.multiprocess

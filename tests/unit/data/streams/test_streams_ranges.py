@@ -1,42 +1,11 @@
-"""Positions in a stream as people write them."""
+"""Cutting a stream into ranges."""
 
-import datetime
-
-import pytest
-
-from fleetrec.core.errors import DataError
+from fleetrec.core.stream_url import parse_url
 from fleetrec.data.streams import ranges
 from fleetrec.data.streams.client import Message
-from fleetrec.data.streams.ranges import Start, freeze, parse_start
-from fleetrec.data.streams.url import parse_url
+from fleetrec.data.streams.ranges import freeze, limited, num_messages
 
 URL = parse_url("kafka://a:9092/clicks")
-
-
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [
-        ("earliest", Start(at="earliest")),
-        ("latest", Start(at="latest")),
-        ("1650765731", Start(event_time_s=1650765731)),
-        ('{"timestamp": 1650765731}', Start(event_time_s=1650765731)),
-        ("0:5,1:7", Start(offsets={0: 5, 1: 7})),
-        ('{"0": 5, "1": 7}', Start(offsets={0: 5, 1: 7})),
-    ],
-)
-def test_a_position_is_parsed(text, start):
-    assert parse_start(text, where="offset_info") == start
-
-
-def test_a_time_without_a_zone_is_local_time():
-    local = datetime.datetime(2022, 9, 7, 12).timestamp()
-    assert parse_start("20220907 12:00:00", where="x").event_time_s == local
-
-
-@pytest.mark.parametrize("text", ["newest", "0:5,1", "{}", "{'0': 5}", '{"0": -1}', '{"a": 1}'])
-def test_another_position_is_an_error_that_names_its_place(text):
-    with pytest.raises(DataError, match=r"^offset_info: expected "):
-        parse_start(text, where="offset_info")
 
 
 class Counting:
@@ -73,3 +42,13 @@ def test_there_are_as_many_ranges_as_workers_or_messages():
 def test_nothing_is_frozen_where_there_is_nothing():
     frozen = freeze(Counting(), URL, {0: 4}, {0: 4})
     assert (frozen.ranges, frozen.time_ms) == ((), 0)
+
+
+def test_a_limit_is_shared_by_the_partitions():
+    begins, ends = {0: 0, 1: 100}, {0: 30, 1: 110, 2: 20}
+    assert num_messages(begins, ends) == 60
+    assert limited(begins, ends, 60) == ends
+    some = limited(begins, ends, 13)
+    assert num_messages(begins, some) == 13
+    assert some == {0: 6, 1: 102, 2: 5}
+    assert num_messages(begins, limited(begins, ends, 1)) == 1

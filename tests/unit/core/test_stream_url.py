@@ -3,7 +3,7 @@
 import pytest
 
 from fleetrec.core.errors import DataError
-from fleetrec.data.streams.url import is_stream, masked, parse_url
+from fleetrec.core.stream_url import is_stream, masked, parse_url
 
 
 @pytest.mark.parametrize(
