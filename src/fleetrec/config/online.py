@@ -51,9 +51,10 @@ class StreamOptions(Options):
     A new run begins at ``start``: ``earliest``, ``latest``, seconds since 1970, a local time such
     as ``20220907 12:00:00``, or offsets by partition such as ``0:5,1:7``. A pass has at most
     ``messages``; it begins when that number is there, or, ``seconds`` after the last pass began,
-    with those that are there, at least one. The run ends after ``num_passes``, or with the last
-    message before ``until`` (seconds since 1970) once there is a later one; else never. ``client``
-    has options of the client library, such as passwords, which are written nowhere.
+    with those that are there, at least one. So does the first pass of a process. The run ends after
+    ``num_passes``, or with the last message before ``until`` (seconds since 1970) once there is a
+    later one; else never. ``client`` has options of the client library, such as passwords, which
+    are written nowhere.
     """
 
     url: str
@@ -69,12 +70,12 @@ class StreamOptions(Options):
 class OnlineOptions(Options):
     """How a run follows its data, and what it does in every pass.
 
-    The data is folders of days or a stream (``follow``), or what a class Runner in the file ``runner_path``
-    asks for, which reads the ``settings``. Everything that outlives the run is below ``save_path``.
-    With ``evaluate_first`` the samples of a pass are evaluated before they are trained on;
-    ``group_by`` names the feature of GAUC. With ``read_ahead`` the next pass is read into memory
-    while this one trains, if the data set is kept in memory. Days before the last ``keep_days`` are
-    deleted; 0: none.
+    The data is folders of days or a stream (``follow``), or what a class Runner in the file
+    ``runner_path`` asks for, which reads the ``settings``. Everything that outlives the run is
+    below ``save_path``. With ``evaluate_first`` the samples of a pass are evaluated before they are
+    trained on; ``group_by`` names the feature of GAUC. With ``read_ahead`` the next pass is read
+    into memory while this one trains, if the data set is kept in memory. Days before the last
+    ``keep_days`` are deleted; 0: none.
     """
 
     follow: FollowOptions | StreamOptions | None = None

@@ -104,13 +104,15 @@ def storage_errors(path: str, *, doing: str) -> Iterator[None]:
         raise DataError(f"{path}: cannot be {doing}: {reason}") from error
 
 
-def list_files(data_path: str) -> tuple[DataFile, ...]:
+def list_files(data_path: str, client: ClientOptions = ()) -> tuple[DataFile, ...]:
     """Return the files of a folder, a file, a glob pattern or a URL, sorted by path.
+
+    Of a stream, they are the messages that it has now; ``client`` are options of its client.
 
     Hidden files, those in hidden folders, and markers such as ``_SUCCESS`` are left out.
     """
     if is_stream(data_path):
-        return stream_files(data_path)
+        return stream_files(data_path, client)
     if not storage.is_local(data_path):
         return _remote_files(data_path)
     path = storage.local_path(data_path)

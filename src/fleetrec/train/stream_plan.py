@@ -68,8 +68,8 @@ class Stream:
             return None
         if index in self._frozen:
             return self._frozen[index].spec
-        begin = self._last_freeze if self._last_freeze is not None else self._waiting.clock()
-        with contextlib.closing(_Wait(self, index, self._waiting, begin=begin)) as wait:
+        wait = _Wait(self, index, self._waiting, last_freeze=self._last_freeze)
+        with contextlib.closing(wait):
             content = wait_on_chief(
                 self._group,
                 wait.poll,
@@ -195,14 +195,18 @@ class Stream:
 class _Wait:
     """Waits for the messages of one pass, on the chief.
 
-    A broker that does not answer is waited for like messages that have not come.
+    A broker that does not answer is waited for like messages that have not come. The first pass of
+    a process (no ``last_freeze``) begins with the messages that are there.
     """
 
-    def __init__(self, plan: Stream, index: int, waiting: Waiting, *, begin: float) -> None:
+    def __init__(
+        self, plan: Stream, index: int, waiting: Waiting, *, last_freeze: float | None
+    ) -> None:
         self._plan = plan
         self._index = index
         self._waiting = waiting
-        self._begin = begin
+        self._begin = waiting.clock()
+        self._last_freeze = last_freeze
         self._begins: Offsets | None = None
         self._client: StreamClient | None = None
         self._last_look: float | None = None
@@ -246,7 +250,8 @@ class _Wait:
         count = num_messages(self._begins, ends)
         if count == 0 and ends != available:
             return OVER
-        is_due = now - self._begin >= options.seconds or ends != available
+        last = self._last_freeze
+        is_due = last is None or now - last >= options.seconds or ends != available
         if count >= options.messages or (is_due and count > 0):
             frozen = plan.freeze(self._client, self._index, self._begins, ends)
             return frozen.to_bytes().decode()

@@ -120,21 +120,22 @@ def test_a_pass_begins_where_the_last_one_ended(tmp_path, topic):
 
 def test_a_pass_waits_for_its_size_or_its_time(tmp_path, topic, caplog):
     caplog.set_level(logging.INFO)
+    topic.send(1)
     clock = Clock(lambda now: topic.send(1) if now % 5 == 0 else None)
     plan = make_plan(tmp_path, clock=clock)
-    assert names(plan.next(at(0))) == ["clicks/0/0-6"]
+    assert names(plan.next(at(0))) == ["clicks/0/0-1"]  # the first one does not wait
+    assert names(plan.next(at(1))) == ["clicks/0/1-7"]
     assert clock.now == 30
-    assert "waiting for clicks, pass 0 (0 s): 0 of 10 messages" in caplog.text
-    clock = Clock(lambda now: topic.send(5) if now in (1, 2) else None)
-    plan = make_plan(tmp_path, clock=clock)
-    assert names(plan.next(at(1))) == ["clicks/0/6-16"]
-    assert clock.now == 2
+    assert "waiting for clicks, pass 1 (0 s): 0 of 10 messages" in caplog.text
+    clock._do = lambda now: topic.send(5) if now in (31, 32) else None
+    assert names(plan.next(at(2))) == ["clicks/0/7-17"]
+    assert clock.now == 32
 
 
 def test_time_alone_makes_no_pass(tmp_path, topic):
     clock = Clock(lambda now: topic.send(1) if now == 300 else None)
     assert names(make_plan(tmp_path, clock=clock).next(at(0))) == ["clicks/0/0-1"]
-    assert clock.now >= 300
+    assert clock.now >= 300  # ten times ``seconds``
 
 
 def test_the_time_of_a_pass_counts_from_the_last_one(tmp_path, topic):
