@@ -1,6 +1,7 @@
 """Pipelines whose data are topics of Kafka."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.table_view import open_tables
 from fleetrec.cli.eval import EvalRequest, evaluate_checkpoint
 from fleetrec.cli.train_eval import TrainEvalRequest, train_and_evaluate
+from fleetrec.core.env import FAULTS, environment_with
 from fleetrec.core.errors import ConfigError, DataError
 from making_pipelines import WIDE_AND_DEEP, model_config, write_data, write_pipeline
 from streaming import KafkaCluster
@@ -167,6 +169,32 @@ def test_epochs_of_a_stream_are_noticed_and_steps_are_optional(tmp_path, cluster
     path = write(tmp_path, cluster, paths, data_config="num_epochs: 3", num_steps=1)
     train(path)
     assert "data_config.num_epochs: a stream is read once" in caplog.text
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("fault", ["pass_frozen 1", "compute 7", "publish 3"])
+def test_a_killed_run_ends_as_an_unbroken_one(tmp_path, cluster, paths, fault):
+    point, number = fault.split()
+    path = write(tmp_path, cluster, paths)
+    saving = "--train_config.save_checkpoints_steps=4"
+    faults = tmp_path / "faults" / "process.0"
+    faults.mkdir(parents=True)
+    (faults / point).write_text(f"{number} kill")
+    command = [sys.executable, "-m", "fleetrec.train_eval", "--pipeline_config_path", str(path)]
+    done = subprocess.run(
+        [*command, saving],
+        cwd=tmp_path,
+        env=environment_with({FAULTS: str(faults.parent)}, unless_set={}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+    train(path, continue_train=True, arguments=[saving])
+    train(path, model_dir=str(tmp_path / "unbroken"), arguments=[saving])
+    killed, unbroken = (rows(tmp_path / n / "model.ckpt-10") for n in ("model", "unbroken"))
+    assert killed == unbroken
 
 
 @pytest.mark.multiprocess

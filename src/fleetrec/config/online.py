@@ -49,16 +49,16 @@ class StreamOptions(Options):
     """A message stream: ``kafka://host:9092/topic`` or ``nats://host:4222/STREAM``.
 
     A new run begins at ``start``: ``earliest``, ``latest``, seconds since 1970, a local time such
-    as ``20220907 12:00:00``, or offsets by partition such as ``0:5,1:7``. A pass has at most
-    ``messages``; it begins when that number is there, or, ``seconds`` after the last pass began,
-    with those that are there, at least one. So does the first pass of a process. The run ends after
-    ``num_passes``, or with the last message before ``until`` (seconds since 1970) once there is a
-    later one; else never. ``client`` has options of the client library, such as passwords, which
-    are written nowhere.
+    as ``20220907 12:00:00``, or offsets by partition such as ``0:5,1:7``; by default at the
+    ``start`` in the URL. A pass has at most ``messages``; it begins when that number is there, or,
+    ``seconds`` after the last pass began, with those that are there, at least one. So does the
+    first pass of a process. The run ends after ``num_passes``, or with the last message before
+    ``until`` (seconds since 1970) once there is a later one; else never. ``client`` has options of
+    the client library, such as passwords, which are written nowhere.
     """
 
     url: str
-    start: str = "earliest"
+    start: str | None = None
     messages: int = Field(default=100_000, gt=0)
     seconds: float = Field(default=60, ge=0)
     num_passes: int | None = Field(default=None, gt=0)

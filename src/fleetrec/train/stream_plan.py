@@ -52,8 +52,12 @@ class Stream:
         waiting: Waiting | None = None,
     ) -> None:
         self.options = options
-        self.url = parse_url(options.url)
-        self._start = parse_start(options.start, where=f"{self.url.shown}: start")
+        given = parse_url(options.url)
+        if given.is_range:
+            raise DataError(f"{given.shown}: expected a stream without partition, begin and end")
+        self.url = given.stream
+        start = options.start or given.start or "earliest"
+        self._start = parse_start(start, where=f"{self.url.shown}: start")
         self._phases = tuple(phases)
         self._log = log
         self._group = group

@@ -175,6 +175,20 @@ def test_a_new_run_begins_at_its_start(tmp_path, topic, start, expected):
     assert names(make_plan(tmp_path, start=start, seconds=0).next(at(0))) == expected
 
 
+def test_the_start_may_be_in_the_url(tmp_path, topic):
+    topic.send(3)
+    url = "kafka://a:9092/clicks?start=0:2"
+    plan = make_plan(tmp_path, url=url)
+    assert names(plan.next(at(0))) == ["clicks/0/2-3"]
+    assert plan.next(at(0)).files["learn"][0].path == (
+        "kafka://a:9092/clicks?partition=0&begin=2&end=3"
+    )
+    with pytest.raises(DataError, match="start: expected earliest"):
+        make_plan(tmp_path, start="soon")
+    with pytest.raises(DataError, match="expected a stream without partition, begin and end"):
+        make_plan(tmp_path, url="kafka://a:9092/clicks?partition=0&begin=2&end=3")
+
+
 def test_the_latest_messages_are_those_after_the_start(tmp_path, topic):
     topic.send(3)
     clock = Clock(lambda now: topic.send(10) if now == 1 else None)
