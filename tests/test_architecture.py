@@ -153,6 +153,7 @@ TESTED_ELSEWHERE = {
     "data/samples.py": "unit/data/test_choosing.py",
     "data/source.py": "contract/test_sources.py",
     "data/sources": "contract/test_row_sources.py",
+    "data/streams/reader.py": "contract/test_streams.py",
     "data/stages": "unit/data/test_stage.py",
     "data/text.py": "unit/data/test_stream.py",
     "data/user_code.py": "unit/data/sources/test_user_reader.py",

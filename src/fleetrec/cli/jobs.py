@@ -51,7 +51,8 @@ class JobStart:
 
     def child_command(self, run: RunOptions) -> tuple[str, ...]:
         """Return the command of a process that takes part in one run."""
-        is_resumed = self.resume and run.kind == "train" and run.online is None
+        always_resumes = run.online is not None and run.resume.layout == "days"
+        is_resumed = self.resume and run.kind == "train" and not always_resumes
         resume = (run.resume.flag,) if is_resumed else ()
         return (*self.command, "--only", run.name, *resume)
 

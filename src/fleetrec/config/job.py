@@ -134,6 +134,8 @@ class DatasetOptions(Options):
     filters: tuple[Filter, ...] = ()
     sample_ratio: float = Field(default=1.0, gt=0, le=1)
     sample_weight: str | None = None
+    # Of the client of a stream; passwords, so that they are written nowhere.
+    stream_options: tuple[tuple[str, str], ...] = Field(default=(), exclude=True, repr=False)
 
 
 class PhaseOptions(Options):

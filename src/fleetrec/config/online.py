@@ -45,18 +45,40 @@ class FollowOptions(Options):
         return MINUTES_PER_DAY // self.pass_minutes
 
 
+class StreamOptions(Options):
+    """A message stream: ``kafka://host:9092/topic`` or ``nats://host:4222/STREAM``.
+
+    A new run begins at ``start``: ``earliest``, ``latest``, seconds since 1970, a local time such
+    as ``20220907 12:00:00``, or offsets by partition such as ``0:5,1:7``; by default at the
+    ``start`` in the URL. A pass has at most ``messages``; it begins when that number is there, or,
+    ``seconds`` after the last pass began, with those that are there, at least one. So does the
+    first pass of a process. The run ends after ``num_passes``, or with the last message before
+    ``until`` (seconds since 1970) once there is a later one; else never. ``client`` has options of
+    the client library, such as passwords, which are written nowhere.
+    """
+
+    url: str
+    start: str | None = None
+    messages: int = Field(default=100_000, gt=0)
+    seconds: float = Field(default=60, ge=0)
+    num_passes: int | None = Field(default=None, gt=0)
+    until: int | None = Field(default=None, ge=0)
+    poll_s: float = Field(default=1, gt=0)
+    client: tuple[tuple[str, str], ...] = Field(default=(), exclude=True, repr=False)
+
+
 class OnlineOptions(Options):
     """How a run follows its data, and what it does in every pass.
 
-    The data is folders of days (``follow``), or what a class Runner in the file ``runner_path``
-    asks for, which reads the ``settings``. Everything that outlives the run is below ``save_path``.
-    With ``evaluate_first`` the samples of a pass are evaluated before they are trained on;
-    ``group_by`` names the feature of GAUC. With ``read_ahead`` the next pass is read into memory
-    while this one trains, if the data set is kept in memory. Days before the last ``keep_days`` are
-    deleted; 0: none.
+    The data is folders of days or a stream (``follow``), or what a class Runner in the file
+    ``runner_path`` asks for, which reads the ``settings``. Everything that outlives the run is
+    below ``save_path``. With ``evaluate_first`` the samples of a pass are evaluated before they are
+    trained on; ``group_by`` names the feature of GAUC. With ``read_ahead`` the next pass is read
+    into memory while this one trains, if the data set is kept in memory. Days before the last
+    ``keep_days`` are deleted; 0: none.
     """
 
-    follow: FollowOptions | None = None
+    follow: FollowOptions | StreamOptions | None = None
     runner_path: Path | None = None
     settings: Mapping[str, Any] = Field(default_factory=dict)
     save_path: Url

@@ -16,6 +16,11 @@ def day_time(day: str) -> int:
     return int(begin.timestamp())
 
 
+def day_of(event_time: float) -> str:
+    """Return the day of an event time, such as 20261118."""
+    return f"{datetime.datetime.fromtimestamp(event_time, tz=datetime.UTC):%Y%m%d}"
+
+
 def day_after(day: str, *, days: int = 1) -> str:
     """Return the day that comes ``days`` days after another; negative: before."""
     begin = datetime.datetime.strptime(day, "%Y%m%d").replace(tzinfo=datetime.UTC)

@@ -6,7 +6,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,20 +14,30 @@ import pyarrow as pa
 from fleetrec.core import storage
 from fleetrec.core.errors import DataError, MissingFileError
 from fleetrec.core.remote_files import file_system
+from fleetrec.core.stream_start import parse_start
+from fleetrec.core.stream_url import ClientOptions, StreamUrl, is_stream, parse_url
+from fleetrec.data.streams.client import opened
+from fleetrec.data.streams.ranges import freeze, offsets_of
+from fleetrec.data.streams.reader import RangeReader
 
 T = TypeVar("T")
 
 MARKERS = ("_SUCCESS",)  # markers by which other programs mark a folder as complete
+MESSAGE_BYTES = 256  # a guess, for the progress of a range whose size is not known
 READ_AHEAD_BYTES = 1 << 23
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One file (a path, or a URL that fsspec understands), its name in the data set, its size."""
+    """One file, its name in the data set, its size.
+
+    ``path`` is a path, a URL that fsspec understands, or a range of a message stream.
+    """
 
     path: str
     name: str
     num_bytes: int
+    options: ClientOptions = dataclasses.field(default=(), repr=False)  # of a stream; secrets
 
     @property
     def suffix(self) -> str:
@@ -45,7 +55,12 @@ class DataFile:
         return not storage.is_local(self.path)
 
     def current_bytes(self) -> int | None:
-        """Return the size that the file has now; None if it is gone."""
+        """Return the size that the file has now; None if it is gone.
+
+        A range of a stream does not change; that its messages are there is checked when read.
+        """
+        if self.is_stream:
+            return self.num_bytes
         try:
             return storage.size_of(self.path)
         except MissingFileError:
@@ -53,13 +68,22 @@ class DataFile:
 
     def modified_at(self) -> float | None:
         """Return when the file was last written, in seconds since 1970; None if not known."""
+        if self.is_stream:
+            return None
         return storage.modified_at(self.path)
+
+    @property
+    def is_stream(self) -> bool:
+        """Return whether the content is a range of a message stream, one message per line."""
+        return is_stream(self.path)
 
     def open(self, *, in_order: bool = True) -> BinaryIO:
         """Open the bytes as they are stored.
 
         Without ``in_order`` only some ranges will be read, so nothing is read ahead.
         """
+        if self.is_stream:
+            return cast(BinaryIO, RangeReader(self.path, self.options))
         if not self.is_remote:
             return storage.open_read(self.path)
         ahead: dict[str, Any] = {"cache_type": "none"}
@@ -80,11 +104,15 @@ def storage_errors(path: str, *, doing: str) -> Iterator[None]:
         raise DataError(f"{path}: cannot be {doing}: {reason}") from error
 
 
-def list_files(data_path: str) -> tuple[DataFile, ...]:
+def list_files(data_path: str, client: ClientOptions = ()) -> tuple[DataFile, ...]:
     """Return the files of a folder, a file, a glob pattern or a URL, sorted by path.
+
+    Of a stream, they are the messages that it has now; ``client`` are options of its client.
 
     Hidden files, those in hidden folders, and markers such as ``_SUCCESS`` are left out.
     """
+    if is_stream(data_path):
+        return stream_files(data_path, client)
     if not storage.is_local(data_path):
         return _remote_files(data_path)
     path = storage.local_path(data_path)
@@ -104,6 +132,28 @@ def list_files(data_path: str) -> tuple[DataFile, ...]:
     if not found:
         raise DataError(f"{path}: the folder holds no data file (hidden files do not count)")
     return tuple(_data_file(p, root) for p in sorted(found, key=str))
+
+
+def stream_files(url: str, options: ClientOptions = ()) -> tuple[DataFile, ...]:
+    """Return the messages of a stream from its ``start`` up to now; of a range all."""
+    parsed = parse_url(url)
+    if parsed.is_range:
+        num_messages = (parsed.end or 0) - (parsed.begin or 0)
+        return (range_file(parsed, num_bytes=num_messages * MESSAGE_BYTES, options=options),)
+    start = parsed.start or "earliest"
+    with opened(parsed, options) as client:
+        begins = offsets_of(client, parse_start(start, where=f"{parsed.shown}: start"))
+        frozen = freeze(client, parsed, begins, client.end_offsets())
+    if not frozen.ranges:
+        raise DataError(f"{parsed.shown}: no message from {start} on")
+    return tuple(
+        range_file(one.url, num_bytes=one.num_bytes, options=options) for one in frozen.ranges
+    )
+
+
+def range_file(url: StreamUrl, *, num_bytes: int, options: ClientOptions = ()) -> DataFile:
+    """Return the messages of a range as a file; ``num_bytes`` may be an estimate."""
+    return DataFile(path=str(url), name=url.name, num_bytes=num_bytes, options=options)
 
 
 def shuffled_files(files: Sequence[T], *, seed: int, epoch: int) -> tuple[T, ...]:

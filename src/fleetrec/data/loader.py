@@ -66,7 +66,8 @@ class Loader:
         self._shard = shard
         if files is None:
             paths = (options.data_path, *options.more_paths)
-            files = [file for path in paths for file in list_files(path)]
+            client = options.stream_options
+            files = [file for path in paths for file in list_files(path, client)]
         self.files = tuple(files)
         source = build_source(options, self.files)
         check_filters(source)

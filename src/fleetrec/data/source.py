@@ -84,6 +84,7 @@ class Source(ABC):
     decodes_in_python: bool = False
     reads_in_python: bool = False
     applies_id_rules: bool = False  # itself, before missing values are padded
+    takes_streams: bool = True  # of messages, which are lines of text
     takes_text_table: bool = False  # has separators, quotes and columns
     rows_map_to_many_samples: bool = False  # a row may give no sample, or several
     num_threads: int = 1  # that one call of ``decode`` may use
@@ -146,7 +147,13 @@ def build_source(options: DatasetOptions, files: Sequence[DataFile]) -> Source:
             f"data set {options.name}: separators, quote and columns are for text tables (csv); "
             f"the files are read as {name}"
         )
-    return source(options)
+    made = source(options)
+    if not made.takes_streams and any(file.is_stream for file in files):
+        raise DataError(
+            f"data set {options.name}: a stream is read as lines of text, not as {name}; name "
+            "another format"
+        )
+    return made
 
 
 def _by_suffix(files: Sequence[DataFile]) -> str:

@@ -97,8 +97,11 @@ def chunks_of(
 
 
 def cut_text(file: DataFile, fraction: float) -> int | None:
-    """Return the first line that begins after a fraction of the bytes; not in compressed files."""
-    if file.is_gzip:
+    """Return the first line that begins after a fraction of the bytes.
+
+    None for compressed files and streams, whose lines are not at known places.
+    """
+    if file.is_gzip or file.is_stream:
         return None
     wanted = int(file.num_bytes * fraction)
     if wanted == 0:

@@ -17,6 +17,7 @@ from fleetrec.train.context import RunContext, StopRequestedError
 from fleetrec.train.events import PassDone
 from fleetrec.train.metrics import PassMetrics
 from fleetrec.train.phase import Phase
+from fleetrec.train.shared_files import shared_files
 
 OnBatch = Callable[[Batch, StepResult], None]
 
@@ -90,7 +91,8 @@ class PhaseEvaluation:
         self._phase = phase
         self._group = group
         self._context = context
-        self._loader = Loader(options.dataset, seed=seed, shard=group.shard)
+        files = shared_files(options.dataset, group, key="files/evaluate")
+        self._loader = Loader(options.dataset, seed=seed, shard=group.shard, files=files)
         self._metrics = PassMetrics(phase.model.tasks)
         self._max_batches: int | None = None
         if options.num_samples is not None:

@@ -19,6 +19,7 @@ from fleetrec.parallel.state import ModelState
 from fleetrec.parallel.stepper import Stepper
 from fleetrec.train.metrics import PassMetrics
 from fleetrec.train.pass_plan import PassSpec
+from fleetrec.train.shared_files import shared_files
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,8 +79,10 @@ def build_phase(options: PhaseOptions, run: RunOptions, group: Group) -> Phase:
             decode_ahead=group.device.type != "cpu",
         )
 
-    # The data of an online run may not be there yet.
-    loader = open_loader(None if run.online is None else ())
+    files: tuple[DataFile, ...] | None = ()  # the data of an online run may not be there yet
+    if run.online is None:
+        files = shared_files(options.dataset, group, key=f"files/{options.name}")
+    loader = open_loader(files)
     torch.manual_seed(run.seed)
     model_class: Callable[..., Model] = load_model_class(options.model_path)
     try:

@@ -186,7 +186,8 @@ class Resumer:
         if differences:
             return ConfigError([f"{flag}: {difference}" for difference in differences])
         spec = last_pass(self._plan, point.progress)
-        if spec is not None and point.folder.meta["data"] != dict(spec.fingerprint):
+        data = point.folder.meta["data"]  # nothing, if no pass had begun
+        if spec is not None and data and data != dict(spec.fingerprint):
             return DataError(
                 f"{flag}: the data files have changed since {url} was written (names or sizes); "
                 f"start without {flag}, with init_model_path to keep the weights"

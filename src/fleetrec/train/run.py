@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fleetrec.checkpoint.folder import Folder, open_folder
 from fleetrec.config.job import RunOptions
+from fleetrec.config.online import StreamOptions
 from fleetrec.config.rules import Rule
 from fleetrec.config.serving import ServingOptions
 from fleetrec.config.tables import DEFAULT
@@ -34,6 +35,7 @@ from fleetrec.train.rule_state import RuleState, RuleStateFile
 from fleetrec.train.rules import GroupRules, NoRules, RuleActions
 from fleetrec.train.saver import Saver
 from fleetrec.train.start import Start, Starter
+from fleetrec.train.stream_plan import Stream
 from fleetrec.train.user_runner import RequestedPasses, user_runner
 
 __all__ = ("Evaluation", "RunContext", "StoppedError", "Training")
@@ -99,20 +101,18 @@ class Training:
         if online is None:
             files = {phase.name: phase.loader.files for phase in self._phases}
             return Epochs(self._run.num_epochs, files)
-        context = self._context
+        context, log = self._context, PassLog(online.save_path)
+        phases = [phase.name for phase in self._phases]
         if online.follow is None:
-            return RequestedPasses(PassLog(online.save_path))
-        return Follow(
-            online.follow,
-            [phase.name for phase in self._phases],
-            PassLog(online.save_path),
-            self._group,
-            Waiting(
-                clock=context.clock,
-                should_stop=context.should_stop,
-                on_waiting=context.observer.waiting,
-            ),
+            return RequestedPasses(log)
+        waiting = Waiting(
+            clock=context.clock,
+            should_stop=context.should_stop,
+            on_waiting=context.observer.waiting,
         )
+        if isinstance(online.follow, StreamOptions):
+            return Stream(online.follow, phases, log, self._group, waiting)
+        return Follow(online.follow, phases, log, self._group, waiting)
 
     def _restore_rules(self, start: Start, progress: Progress, *, is_restarted: bool) -> None:
         """Let rules remember what a resumed or restarted run has done."""

@@ -4,6 +4,11 @@ from fleetrec.config.document import Location
 from fleetrec.config.pipeline_dialect.increments import check_increments
 from fleetrec.config.pipeline_dialect.model import SUPPORTED_LOSSES, LossType
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
+from fleetrec.config.pipeline_dialect.streams import (
+    check_streams,
+    stream_input,
+    stream_notices,
+)
 from fleetrec.config.pipeline_dialect.translate import CSV_INPUTS, PARQUET_INPUTS, input_path
 from fleetrec.config.problems import Problems
 
@@ -13,6 +18,8 @@ MISSING = "required, but missing"
 def check_data(pipeline: Pipeline, problems: Problems, *, is_training: bool) -> None:
     """Note what is wrong with files, columns and labels."""
     data = pipeline.data_config
+    check_streams(pipeline, problems)
+    problems.check()
     if data.input_type not in (*CSV_INPUTS, *PARQUET_INPUTS):
         listed = ", ".join((*CSV_INPUTS, *PARQUET_INPUTS))
         text = f"{data.input_type} is known, but not supported yet; supported: {listed}"
@@ -35,7 +42,8 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
     check_loss(pipeline.model.loss_type, ("model_config", "loss_type"), problems)
     if not train.optimizer_config:
         problems.note(("train_config", "optimizer_config"), MISSING)
-    if not train.num_steps and not pipeline.data_config.num_epochs:
+    is_endless = stream_input(pipeline, "train") is not None
+    if not train.num_steps and not pipeline.data_config.num_epochs and not is_endless:
         text = "expected num_steps here or data_config.num_epochs above 0; else it never ends"
         problems.note(("train_config", "num_steps"), text)
     if train.save_checkpoints_steps and train.save_checkpoints_secs:
@@ -60,7 +68,7 @@ def check_loss(loss: LossType, at: Location, problems: Problems) -> None:
 
 def training_notices(pipeline: Pipeline, problems: Problems) -> list[str]:
     """Return notices about fields that work differently from what a user may expect."""
-    notices = []
+    notices = stream_notices(pipeline, problems)
     if "exporter_type" not in pipeline.export_config.model_fields_set:
         text = 'nothing is exported yet; set exporter_type: "none" to confirm'
         notices.append(problems.spell(("export_config",), text))

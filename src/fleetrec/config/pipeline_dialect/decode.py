@@ -38,6 +38,7 @@ from fleetrec.config.pipeline_dialect.saving import (
     training_rules,
     warm_start_options,
 )
+from fleetrec.config.pipeline_dialect.streams import online_options, without_secrets
 from fleetrec.config.pipeline_dialect.text import Tree, read_tree
 from fleetrec.config.pipeline_dialect.translate import DataTranslator, input_path, loss_name
 from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_options
@@ -116,7 +117,7 @@ def decode_pipeline(
             runs=(run,),
             notices=(*plainer.notices, *translator.notices),
         ),
-        text=to_text(tree, schema),
+        text=without_secrets(to_text(tree, schema), pipeline),
         model_dir=pipeline.model_dir,
     )
 
@@ -222,6 +223,7 @@ class _Translator:
     ) -> RunOptions:
         train = self._pipeline.train_config
         distribution = distribute(train, self._processes)
+        online = online_options(self._pipeline) if kind == "train" else None
         return RunOptions(
             name="train_eval" if kind == "train" else "eval",
             kind=kind,
@@ -229,7 +231,7 @@ class _Translator:
             device=distribution.device,
             cluster=distribution.cluster,
             phases=(phase,),
-            num_epochs=self._pipeline.data_config.num_epochs or None,
+            num_epochs=(online is None and self._pipeline.data_config.num_epochs) or None,
             num_steps=distribution.num_steps,
             seed=seed,
             rules=training_rules(self._pipeline) if kind == "train" else (),
@@ -239,6 +241,7 @@ class _Translator:
             log_style="steps",
             evaluation=evaluation,
             summary_interval=train.save_summary_steps,
+            online=online,
         )
 
     def _update(self) -> UpdateOptions:

@@ -10,6 +10,7 @@ from fleetrec.config.pipeline_dialect.data import DataConfig
 from fleetrec.config.pipeline_dialect.evaluation import EvalConfig
 from fleetrec.config.pipeline_dialect.export import ExportConfig
 from fleetrec.config.pipeline_dialect.feature import FeatureConfig, FeatureConfigs
+from fleetrec.config.pipeline_dialect.kafka import KafkaServer
 from fleetrec.config.pipeline_dialect.message import Message, Opaque, later
 from fleetrec.config.pipeline_dialect.model import ModelConfig
 from fleetrec.config.pipeline_dialect.train import TrainConfig
@@ -19,13 +20,13 @@ class Pipeline(Message):
     """A pipeline, without the messages of model classes."""
 
     train_input_path: str | None = None
-    kafka_train_input: Opaque | None = later()
+    kafka_train_input: KafkaServer | None = None
     datahub_train_input: Opaque | None = later()
     hive_train_input: Opaque | None = later()
     binary_train_input: Opaque | None = later()
     parquet_train_input: str | None = None
     eval_input_path: str | None = None
-    kafka_eval_input: Opaque | None = later()
+    kafka_eval_input: KafkaServer | None = None
     datahub_eval_input: Opaque | None = later()
     hive_eval_input: Opaque | None = later()
     binary_eval_input: Opaque | None = later()

@@ -2,6 +2,7 @@
 
 from fleetrec.config.pipeline_dialect.increments import increment_rules
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
+from fleetrec.config.pipeline_dialect.streams import stream_input
 from fleetrec.config.pipeline_dialect.train import TrainConfig
 from fleetrec.config.rules import ResumeOptions, Rule, RuleWhen, WarmStartOptions
 
@@ -49,11 +50,14 @@ def training_rules(pipeline: Pipeline) -> tuple[Rule, ...]:
 
 
 def resume_options(pipeline: Pipeline) -> ResumeOptions:
-    """Return the folder of ``--continue_train``; data and options may have changed."""
+    """Return the folder of ``--continue_train``; data and options may have changed.
+
+    Not those of a stream: the run would read it again from its start.
+    """
     return ResumeOptions(
         folders=(pipeline.model_dir,),
         prefix=CHECKPOINT_PREFIX,
-        if_changed="restart_data",
+        if_changed="restart_data" if stream_input(pipeline, "train") is None else "refuse",
         flag="--continue_train",
     )
 

@@ -19,10 +19,12 @@ from fleetrec.config.pipeline_dialect.expand import expand_feature, expand_names
 from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable, FeatureConfig
 from fleetrec.config.pipeline_dialect.model import LossType
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
+from fleetrec.config.pipeline_dialect.streams import stream_input
 from fleetrec.config.pipeline_dialect.translate_feature import FeatureTranslator
 from fleetrec.config.problems import Problems, hint
 
-CSV_INPUTS = ("CSVInput", "CSVInputV2", "CSVInputEx")
+CSV_INPUTS = ("CSVInput", "CSVInputV2", "CSVInputEx", "KafkaInput")
+UNQUOTED_INPUTS = ("CSVInputEx", "KafkaInput")
 GROUPED = "group:"  # before the columns that metrics compare within
 PARQUET_INPUTS = ("ParquetInput", "ParquetInputV2", "ParquetInputV3")
 
@@ -110,7 +112,10 @@ class DataTranslator:
         """Return a data set of files that have the declared columns."""
         data = self._pipeline.data_config
         is_csv = data.input_type in CSV_INPUTS
+        stream = stream_input(self._pipeline, "train" if is_training else "eval")
         paths = [part.strip() for part in path.split(",") if part.strip()]
+        if stream is not None:
+            paths = [str(stream.url)]
         weight = data.sample_weight
         return DatasetOptions(
             name=name,
@@ -123,7 +128,7 @@ class DataTranslator:
                 for feature in features
                 if feature.is_dense
             ),
-            shuffle_files=is_training and data.shuffle,
+            shuffle_files=is_training and data.shuffle and stream is None,
             shuffle_rows=data.shuffle_buffer_size if is_training and data.shuffle else 0,
             format="csv" if is_csv else "parquet",
             text_table=self._text_table() if is_csv else TextTableOptions(),
@@ -131,13 +136,14 @@ class DataTranslator:
             features=tuple(features),
             bad_rows=BadRowOptions(policy="skip" if data.ignore_error else "raise"),
             sample_weight=weight_name(weight) if weight else None,
+            stream_options=() if stream is None else stream.client,
         )
 
     def _text_table(self) -> TextTableOptions:
         data = self._pipeline.data_config
         return TextTableOptions(
             separator=data.separator,
-            quote="" if data.input_type == "CSVInputEx" else '"',
+            quote="" if data.input_type in UNQUOTED_INPUTS else '"',
             columns=() if data.with_header else tuple(self.fields),
             list_separator="",
         )
@@ -231,6 +237,10 @@ def loss_name(loss: LossType) -> LossName:
 
 def input_path(pipeline: Pipeline, part: str) -> tuple[str, Location]:
     """Return the path of training or evaluation data, empty if there is none, and its place."""
+    stream = stream_input(pipeline, part)
+    if stream is not None:
+        kafka = getattr(pipeline, f"kafka_{part}_input")
+        return str(stream.url), (f"{part}_input_path" if kafka is None else f"kafka_{part}_input",)
     for name in (f"{part}_input_path", f"parquet_{part}_input"):
         path = getattr(pipeline, name)
         if path:

@@ -28,6 +28,7 @@ class Arrow(Source, name="arrow"):
     """Reads the columns that are declared; local files are mapped into memory."""
 
     suffixes = (".arrow", ".arrows", ".feather", ".ipc")
+    takes_streams = False
     applies_id_rules = True
 
     def __init__(self, options: DatasetOptions) -> None:

@@ -23,6 +23,7 @@ class Parquet(Source, name="parquet"):
     """Reads the columns that are declared, as they are stored. A position is the index of a row."""
 
     suffixes = (".parquet", ".pq")
+    takes_streams = False
     applies_id_rules = True
 
     def __init__(self, options: DatasetOptions) -> None:

@@ -65,6 +65,7 @@ class TfRecord(Source, name="tfrecord"):
     """Splits, checks and parses records in native code."""
 
     suffixes = (".tfrecord", ".tfrecords", ".tfr")
+    takes_streams = False
 
     def __init__(self, options: DatasetOptions) -> None:
         super().__init__(options)

@@ -63,6 +63,7 @@ class UserReader(Source, name="user_reader"):
         self._lock = threading.Lock()  # the user's code may not be thread-safe
         self.decodes_in_python = self._read_file is None
         self.reads_in_python = self._read_file is not None
+        self.takes_streams = self._read_file is None
         self.rows_map_to_many_samples = self._read_file is None
         super().__init__(options)
         if not options.sparse and not options.dense:
