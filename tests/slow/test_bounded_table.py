@@ -62,7 +62,7 @@ def resident_after_passes(folder, *arguments):
     )
     sizes = [int(line) for line in done.stdout.split()]
     shown = ", ".join(f"{size / 2**20:.0f}" for size in sizes[9::10])
-    print(f"{' '.join(arguments)}: resident MiB after every million ids: {shown}")
+    sys.stdout.write(f"{' '.join(arguments)}: resident MiB after every million ids: {shown}\n")
     return sizes
 
 

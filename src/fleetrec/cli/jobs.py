@@ -17,6 +17,7 @@ from fleetrec.cli.logs import console_logging
 from fleetrec.cli.run_cluster import run_cluster, server_state
 from fleetrec.config.job import CLIPPED_IN_SYNC, Job, RunOptions, needs_whole_gradient
 from fleetrec.config.load import JobRequest, probably_starts_processes, without_model_classes
+from fleetrec.config.online import FollowOptions
 from fleetrec.core.env import read_place
 from fleetrec.core.errors import ConfigError, UnavailableError
 from fleetrec.core.exit import exit_now
@@ -196,8 +197,9 @@ def has_begun(run: RunOptions) -> bool:
 
 def _check_begun(run: RunOptions, place: Place | None) -> None:
     """Refuse options of an online run with which its passes would mean other data."""
-    if run.online is not None and not _is_child(place):
-        check_passes(run.online.follow, save_path=run.online.save_path)
+    online = run.online
+    if online is not None and isinstance(online.follow, FollowOptions) and not _is_child(place):
+        check_passes(online.follow, save_path=online.save_path)
 
 
 def _lock_of(run: RunOptions, place: Place | None) -> contextlib.AbstractContextManager[None]:

@@ -2,16 +2,19 @@
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from fleetrec.config.online import MINUTES_PER_DAY, FollowOptions, OnlineOptions
+from fleetrec.config.online import MINUTES_PER_DAY, FollowOptions, OnlineOptions, StreamOptions
 from fleetrec.config.options import Url
 from fleetrec.config.rules import ResumeOptions, Rule, ServingRule
 from fleetrec.config.yaml_dialect.section import Int, MaybePath, MaybeUrl, Section, forward_slashes
+from fleetrec.core.errors import DataError
+from fleetrec.core.stream_start import parse_start
+from fleetrec.core.stream_url import is_stream, parse_url
 
 DAY = re.compile(r"\d{8}")
 DAY_RANGE = re.compile(r"\{(\d{8})\.\.(\d{8})\}")
@@ -60,6 +63,9 @@ class OnlineKeys(Section):
     prefetch: bool = True
     keep_days: Int = Field(default=0, ge=0)
     runner_class_path: MaybePath = None
+    pass_messages: Int = Field(default=100_000, gt=0)
+    pass_seconds: float = Field(default=60, ge=0)
+    num_passes: Int | None = Field(default=None, gt=0)
 
     @field_validator("data_donefile")
     @classmethod
@@ -86,6 +92,16 @@ def online_problems(runner: OnlineKeys) -> dict[str, str]:
         return problems | _runner_file_problems(runner)
     if not runner.train_data_dir:
         problems["train_data_dir"] = "required for online training, but missing"
+    if _has_stream(runner):
+        return problems | _stream_problems(runner)
+    for key in sorted(STREAM_KEYS & runner.model_fields_set):
+        problems[key] = "is for a train_data_dir that is a stream, such as kafka://host:9092/topic"
+    return problems | _day_problems(runner) | _length_problems(runner)
+
+
+def _day_problems(runner: OnlineKeys) -> dict[str, str]:
+    """Check which days a runner follows."""
+    problems = {}
     if runner.days is not None and (runner.start_day or runner.end_day):
         problems["days"] = "given together with start_day or end_day"
     elif runner.days is None and runner.start_day is None:
@@ -98,11 +114,10 @@ def online_problems(runner: OnlineKeys) -> dict[str, str]:
             problems["end_day"] = f"{end} is before start_day, {start}"
     except ValueError as error:
         problems["days" if runner.days is not None else "start_day"] = str(error)
-    return problems | _length_problems(runner)
+    return problems
 
 
-SCHEDULE_KEYS = (
-    "train_data_dir",
+FOLDER_KEYS = (
     "infer_data_dir",
     "start_day",
     "end_day",
@@ -113,15 +128,39 @@ SCHEDULE_KEYS = (
     "save_first_base",
     "data_donefile",
 )
+STREAM_KEYS = frozenset({"pass_messages", "pass_seconds", "num_passes"})
+
+
+def _has_stream(runner: OnlineKeys) -> bool:
+    return any(map(is_stream, runner.train_data_dir))
+
+
+def _given(runner: OnlineKeys, keys: Iterable[str]) -> list[str]:
+    return [key for key in keys if key in runner.model_fields_set and getattr(runner, key)]
+
+
+def _stream_problems(runner: OnlineKeys) -> dict[str, str]:
+    """Check a runner whose data is a stream."""
+    problems = dict.fromkeys(
+        _given(runner, FOLDER_KEYS), "is for folders of days, not for a stream"
+    )
+    if len(runner.train_data_dir) > 1:
+        problems["train_data_dir"] = "expected one stream"
+        return problems
+    try:
+        url = parse_url(runner.train_data_dir[0])
+        parse_start(url.start or "earliest", where="start")
+        if url.is_range:
+            problems["train_data_dir"] = "expected a stream without partition, begin and end"
+    except DataError as error:
+        problems["train_data_dir"] = str(error)
+    return problems
 
 
 def _runner_file_problems(runner: OnlineKeys) -> dict[str, str]:
     """Check a runner whose passes a class of the user asks for."""
-    problems = {
-        key: "is not for a runner with runner_class_path, which names the data of every pass"
-        for key in SCHEDULE_KEYS
-        if key in runner.model_fields_set and getattr(runner, key)
-    }
+    text = "is not for a runner with runner_class_path, which names the data of every pass"
+    problems = dict.fromkeys(_given(runner, ("train_data_dir", *FOLDER_KEYS, *STREAM_KEYS)), text)
     if not Path(str(runner.runner_class_path)).is_file():
         problems["runner_class_path"] = f"no such file: {runner.runner_class_path}"
     return problems
@@ -151,7 +190,7 @@ def online_options(runner: OnlineKeys, *, settings: Mapping[str, Any]) -> Online
     assert runner.model_save_path is not None
     path = runner.runner_class_path
     return OnlineOptions(
-        follow=_follow_options(runner) if path is None else None,
+        follow=None if path is not None else _follow_options(runner),
         runner_path=None if path is None else Path(path),
         settings={} if path is None else settings,
         save_path=runner.model_save_path,
@@ -162,7 +201,15 @@ def online_options(runner: OnlineKeys, *, settings: Mapping[str, Any]) -> Online
     )
 
 
-def _follow_options(runner: OnlineKeys) -> FollowOptions:
+def _follow_options(runner: OnlineKeys) -> FollowOptions | StreamOptions:
+    if _has_stream(runner):
+        return StreamOptions(
+            url=runner.train_data_dir[0],
+            messages=runner.pass_messages,
+            seconds=runner.pass_seconds,
+            num_passes=runner.num_passes,
+            poll_s=runner.data_sleep_second,
+        )
     start, end = _first_and_last_day(runner)
     assert start is not None
     return FollowOptions(

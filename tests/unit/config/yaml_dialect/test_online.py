@@ -99,3 +99,30 @@ def test_keys_of_online_training_need_data_to_follow(tmp_path):
 def test_a_data_set_without_a_path_is_for_online_runners_only(job, tmp_path):
     job["runner"][0] = {"name": "online", "class": "train", "epochs": 1, "phases": "learn"}
     assert "data_path: required, but missing" in problems(job, tmp_path)
+
+
+STREAM = ("start_day=~", "end_day=~", "split_interval=~", "data_donefile=~")
+
+
+def of_stream(url, *more):
+    return [f"runner.online.{key}" for key in (*STREAM, f"train_data_dir='{url}'", *more)]
+
+
+def test_data_may_be_a_stream(job, tmp_path):
+    keys = of_stream("nats://h:4222/CLICKS?start=latest", "pass_messages=5", "num_passes=2")
+    follow = load(job, tmp_path, *keys).online.follow
+    assert (follow.url, follow.messages) == ("nats://h:4222/CLICKS?start=latest", 5)
+    assert (follow.num_passes, follow.seconds) == (2, 60)
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        (of_stream("kafka://h:1/t", "start_day=20261116"), "start_day: is for folders of days"),
+        (of_stream("kafka://h:1/t?start=never"), "expected earliest, latest, seconds since 1970"),
+        (of_stream("kafka://h:1/t?partition=0&begin=1&end=2"), "a stream without partition"),
+        (["runner.online.pass_messages=5"], "pass_messages: is for a train_data_dir that is a"),
+    ],
+)
+def test_what_is_wrong_with_a_stream_is_said(job, tmp_path, keys, problem):
+    assert problem in problems(job, tmp_path, *keys)
