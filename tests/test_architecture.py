@@ -164,7 +164,6 @@ TESTED_ELSEWHERE = {
     "embedding/snapshot.py": "unit/embedding/test_saved_store.py",
     "embedding/table.py": "contract/test_stores.py",
     "export/manifest.py": "golden/test_inference_manifest.py",
-    "export/serving_tables.py": "contract/test_sequence_model.py",
     "features": "contract/test_features.py",
     "fleet": "unit/fleet/test_fleet_program.py",
     "launch": "contract/test_launchers.py",
