@@ -19,6 +19,7 @@ ENTRIES = {
     "plan",
     "launch_ps",
     "online",
+    "report",
     "serve_table",
     "train_eval",
     "eval",
@@ -193,8 +194,6 @@ TESTED_ELSEWHERE = {
     "train/observers.py": "unit/cli/test_observers.py",
     "train/pass_report.py": "unit/train/test_loop.py",
     "train/phase.py": "unit/train/test_start.py",
-    "train/report.py": "unit/cli/test_process.py",
-    "train/summaries.py": "jobs/test_pipeline_runs.py",
     "train/warm_start.py": "unit/train/test_start.py",
 }
 

@@ -159,6 +159,7 @@ def test_relative_links_lead_to_a_file_and_a_heading(document):
         ("hyper_parameters", schema.OptimizerKeys),
         ("phase", schema.Phase),
         ("runner", schema.Runner),
+        ("runner", schema.OnlineKeys),
         ("runner", schema.CommunicatorKeys),
         ("runner", schema.EvalInterval),
         ("runner", schema.KeepBest),

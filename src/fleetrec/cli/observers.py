@@ -5,6 +5,7 @@ import logging
 from fleetrec.config.job import RunOptions
 from fleetrec.train.events import Interval, Observer, PassDone, QuietObserver, StepInfo
 from fleetrec.train.observers import LogObserver, StepLogObserver
+from fleetrec.train.online_log import OnlineLogObserver
 from fleetrec.train.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -12,6 +13,8 @@ logger = logging.getLogger(__name__)
 
 def log_observer(run: RunOptions) -> Observer:
     """Return the observer that writes log lines as the job's dialect has them."""
+    if run.online is not None:
+        return OnlineLogObserver(num_phases=len(run.phases))
     if run.log_style == "steps":
         return StepLogObserver(interval=run.print_interval)
     return LogObserver(num_phases=len(run.phases))

@@ -22,10 +22,12 @@ from fleetrec.server.process import run_server
 from fleetrec.train.context import RunContext, StoppedError
 from fleetrec.train.events import Observer, Observers
 from fleetrec.train.observers import JsonObserver, StatusObserver
+from fleetrec.train.records import read_records
 from fleetrec.train.report import write_report
 from fleetrec.train.run import Evaluation, Training
 from fleetrec.train.run_folder import RunFolder
 from fleetrec.train.summaries import open_summaries
+from fleetrec.train.watch import Watch, open_watch
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +55,13 @@ def run_process(
         resume = run.kind == "train" and (resume or group.num_restarts > 0)
         is_continued = resume or place.is_supervised or group.num_restarts > 0
         outputs = OutputsObserver()
+        watch = stack.enter_context(_open_watch(run, folder, group, is_continued=is_continued))
         own_observers = stack.enter_context(_open_observers(run, folder, group))
         context = RunContext(
             clock=time.monotonic,
             run_id=(folder.run_id() if is_continued else None) or secrets.token_hex(8),
             folder=folder,
-            observer=Observers(*own_observers, outputs, *observers),
+            observer=Observers(*own_observers, *watch.observers, outputs, *observers),
             should_stop=stop.is_requested,
             journal=folder.metric_journal(place),
             peer_journals=folder.peer_journals(place),
@@ -71,6 +74,7 @@ def run_process(
             _check_new_run(run, group, is_new=is_new)
         if owns_folder:
             stack.enter_context(_begin(run, context, is_new=is_new))
+        stack.enter_context(watch.serving())
         try:
             work()
         except StoppedError as error:
@@ -116,13 +120,13 @@ def _finish(work: Callable[[], None], owner: Training | Evaluation) -> None:
 def _begin(run: RunOptions, context: RunContext, *, is_new: bool) -> Iterator[None]:
     """Prepare the run folder; in the block it gets the log, and at its end the report."""
     folder = context.folder
-    folder.begin(context.run_id, fresh=is_new)
+    folder.begin(context.run_id, fresh=is_new, options=run.to_plain())
     with run_log(folder.log):
         logger.info("Runner %s Begin", run.name)
         try:
             yield
         finally:
-            write_report(folder, run)
+            write_report(folder)
 
 
 @contextlib.contextmanager
@@ -132,7 +136,7 @@ def _open_observers(run: RunOptions, folder: RunFolder, group: Group) -> Iterato
         observers: list[Observer] = [log_observer(run)]
         if group.is_chief:
             observers += [
-                JsonObserver(folder.metrics),
+                _json_observer(run, folder),
                 stack.enter_context(ProgressObserver(run.name)),
                 *stack.enter_context(open_summaries(folder.path, run)),
             ]
@@ -140,6 +144,33 @@ def _open_observers(run: RunOptions, folder: RunFolder, group: Group) -> Iterato
         if status is not None:
             observers.append(StatusObserver(status))
         yield observers
+
+
+def _json_observer(run: RunOptions, folder: RunFolder) -> JsonObserver:
+    return JsonObserver(folder.metrics, now=None if run.online is None else time.time)
+
+
+@contextlib.contextmanager
+def _open_watch(
+    run: RunOptions, folder: RunFolder, group: Group, *, is_continued: bool
+) -> Iterator[Watch]:
+    """Open alarms and metrics page of an online run in the chief; a wrong port ends the group."""
+    if not group.is_chief:
+        yield Watch()
+        return
+    with contextlib.ExitStack() as stack:
+        opened = open_watch(
+            run,
+            now=time.time,
+            on_alarm=_json_observer(run, folder).alarm,
+            earlier=read_records(folder.metrics) if is_continued else (),
+        )
+        try:
+            watch = stack.enter_context(opened)
+        except FleetRecError:
+            group.close(finished=True)
+            raise
+        yield watch
 
 
 def with_worker_dump_path(run: RunOptions, group: Group) -> RunOptions:

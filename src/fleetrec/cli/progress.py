@@ -36,7 +36,8 @@ class ProgressObserver(QuietObserver):
 
     def step(self, info: StepInfo) -> None:
         """Move the bar."""
-        where = f"{self._title} epoch {info.epoch} batch {info.batch}"
+        name = f"pass {info.pass_name}" if info.pass_name else f"epoch {info.epoch}"
+        where = f"{self._title} {name} batch {info.batch}"
         self._progress.update(self._task, completed=info.fraction, description=where)
 
     def interval(self, interval: Interval) -> None:

@@ -28,7 +28,7 @@ def run_cluster(
     """Start the processes of a run on this machine, and wait until they have finished."""
     resume = resume and run.kind == "train"
     run_id = (folder.run_id() if resume else None) or secrets.token_hex(8)
-    folder.begin(run_id, fresh=not resume)
+    folder.begin(run_id, fresh=not resume, options=run.to_plain())
     delete_server_state(folder, keep=server_state(run, folder) if resume else None)
     launcher = LocalLauncher(
         policy=Policy(max_restarts=run.cluster.max_restarts), prepares_run=True, keep_logs=resume
@@ -45,7 +45,7 @@ def run_cluster(
         try:
             outcome = supervise(launcher, job, log_dir, watch=watch)
         finally:
-            write_report(folder, run)
+            write_report(folder)
         if outcome.was_stopped and run.kind == "train":
             logger.warning("stopped; %s", how_to_continue(run))
         exit_on_failure(outcome, log_dir)

@@ -67,6 +67,34 @@ class StreamOptions(Options):
     client: tuple[tuple[str, str], ...] = Field(default=(), exclude=True, repr=False)
 
 
+class AlarmOptions(Options):
+    """When an online run raises alarms; None switches an alarm off.
+
+    ``auc_drop``: the AUC of a pass, evaluated before training, is below the mean of the last 24
+    hours of event time by more than this. ``copc``: COPC is outside of this range.
+    ``no_data_minutes``: the run waits for data for this long. ``max_delay_minutes``: a pass ends
+    this long after its data has arrived. When an alarm begins, ``command`` is run, without a shell.
+    """
+
+    auc_drop: float | None = Field(default=None, gt=0, lt=1)
+    copc: tuple[float, float] | None = None
+    no_data_minutes: float | None = Field(default=None, gt=0)
+    max_delay_minutes: float | None = Field(default=None, gt=0)
+    command: tuple[str, ...] = ()
+
+
+class WatchOptions(Options):
+    """How an online run is watched: alarms, and a page of metrics for Prometheus.
+
+    The page is served on ``metrics_port`` of ``metrics_host``; None: there is no page; 0: the
+    system chooses a port.
+    """
+
+    alarms: AlarmOptions = AlarmOptions()
+    metrics_port: int | None = Field(default=None, ge=0, lt=1 << 16)
+    metrics_host: str = "127.0.0.1"
+
+
 class OnlineOptions(Options):
     """How a run follows its data, and what it does in every pass.
 
@@ -86,3 +114,4 @@ class OnlineOptions(Options):
     group_by: str | None = None
     read_ahead: bool = True
     keep_days: int = Field(default=0, ge=0)
+    watch: WatchOptions = WatchOptions()

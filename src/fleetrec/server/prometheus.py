@@ -1,6 +1,8 @@
-"""HTTP page with a server's metrics, in the text format of Prometheus."""
+"""HTTP page with the metrics of a process, in the text format of Prometheus."""
 
+import dataclasses
 import http.server
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -8,7 +10,17 @@ from typing import Self
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-Metrics = Mapping[str, float | Mapping[str, float]]  # of the server, or by table
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ByLabel:
+    """The values of a metric by the value of a label."""
+
+    label: str
+    values: Mapping[str, float]
+
+
+Metrics = Mapping[str, float | Mapping[str, float]]  # of the process, or by table
+LabelledMetrics = Mapping[str, float | Mapping[str, float] | ByLabel]
 
 
 def table_metrics(stats: Mapping[str, Mapping[str, int]], keys: Sequence[str]) -> Metrics:
@@ -19,23 +31,40 @@ def table_metrics(stats: Mapping[str, Mapping[str, int]], keys: Sequence[str]) -
     }
 
 
-def to_text(metrics: Metrics) -> str:
+def to_text(metrics: LabelledMetrics) -> str:
     """Format metrics for Prometheus."""
     lines: list[str] = []
     for name, value in metrics.items():
         lines.append(f"# TYPE fleetrec_{name} {'counter' if name.endswith('_total') else 'gauge'}")
-        if isinstance(value, Mapping):
-            lines += [f'fleetrec_{name}{{table="{table}"}} {its}' for table, its in value.items()]
+        by_label = ByLabel(label="table", values=value) if isinstance(value, Mapping) else value
+        if isinstance(by_label, ByLabel):
+            lines += [
+                f'fleetrec_{name}{{{by_label.label}="{_escaped(label)}"}} {_number(its)}'
+                for label, its in by_label.values.items()
+            ]
         else:
-            lines.append(f"fleetrec_{name} {value}")
+            lines.append(f"fleetrec_{name} {_number(by_label)}")
     return "\n".join(lines) + "\n"
 
 
-class MetricsPage:
-    """Serves ``/metrics`` on the loopback interface inside a ``with`` block."""
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
-    def __init__(self, port: int, metrics: Callable[[], Metrics]) -> None:
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(metrics))
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else str(value)
+
+
+class MetricsPage:
+    """Serves ``/metrics`` inside a ``with`` block, by default on the loopback interface.
+
+    The port is taken by the constructor; ``close`` frees it if the block is not entered.
+    """
+
+    def __init__(
+        self, port: int, metrics: Callable[[], LabelledMetrics], *, host: str = "127.0.0.1"
+    ) -> None:
+        self._server = http.server.ThreadingHTTPServer((host, port), _handler(metrics))
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="metrics", daemon=True
         )
@@ -56,10 +85,14 @@ class MetricsPage:
         trace: TracebackType | None,
     ) -> None:
         self._server.shutdown()
+        self.close()
+
+    def close(self) -> None:
+        """Free the port."""
         self._server.server_close()
 
 
-def _handler(metrics: Callable[[], Metrics]) -> type[http.server.BaseHTTPRequestHandler]:
+def _handler(metrics: Callable[[], LabelledMetrics]) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         """Answers GET /metrics."""
 

@@ -1,6 +1,7 @@
 """Clock, run id, folder, observers and stop flag of a run."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -28,7 +29,8 @@ class RunContext:
     ``journal`` is a file for the metrics of single steps. It is given where steps outlive this
     process, because others store them. Then a process that replaces this one continues after the
     last of them, and an interrupted run needs no checkpoint. ``peer_journals`` are those of the
-    other workers by rank: a checkpoint within a pass holds what all have counted.
+    other workers by rank: a checkpoint within a pass holds what all have counted. ``now`` returns
+    the time of day, in seconds since 1970.
     """
 
     clock: Clock
@@ -36,5 +38,6 @@ class RunContext:
     folder: RunFolder
     observer: Observer
     should_stop: Callable[[], bool] = lambda: False
+    now: Clock = time.time
     journal: Path | None = None
     peer_journals: Mapping[int, Path] = dataclasses.field(default_factory=dict)

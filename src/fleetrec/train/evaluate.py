@@ -158,6 +158,7 @@ def evaluate_pass(  # noqa: PLR0913 (what is evaluated, and how it is reported)
             metrics=evaluated.metrics,
             tables={},
             event_time=event_time,
+            index=None if event_time is None else pass_index,
         )
     )
     return evaluated.metrics

@@ -10,7 +10,10 @@ Tables = Mapping[str, Mapping[str, int]]  # rows, created, evicted, ... of every
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StepInfo:
-    """Where a step is in the run. ``fraction`` is that of the whole run, by bytes of data."""
+    """Where a step is in the run. ``fraction`` is that of the whole run, by bytes of data.
+
+    ``pass_name`` is that of a pass of an online run.
+    """
 
     kind: PassKind
     phase: str
@@ -19,6 +22,7 @@ class StepInfo:
     step: int
     samples: int
     fraction: float
+    pass_name: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +44,9 @@ class Interval:
 class PassDone:
     """The metrics of one pass over a data set; ``epoch`` may be the name of a checkpoint.
 
-    ``event_time`` is that of a pass over data of one time, in seconds.
+    Only passes of online runs have the other fields: ``event_time`` of the data in seconds,
+    ``index`` of the pass, when its data had ``arrived_at`` (seconds since 1970), and the time from
+    then to the end of the pass, ``delay_s``.
     """
 
     kind: PassKind
@@ -51,6 +57,9 @@ class PassDone:
     metrics: Mapping[str, float]
     tables: Tables
     event_time: int | None = None
+    index: int | None = None
+    arrived_at: float | None = None
+    delay_s: float | None = None
 
 
 class Observer(Protocol):

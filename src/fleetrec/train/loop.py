@@ -152,7 +152,7 @@ class Loop:
                 result = self._train(phase, batch)
                 if not batch.is_blank:
                     dump.write(result.outputs, batch)
-                report.step(self._info(phase, batch), batch, lr=result.lr)
+                report.step(self._info(phase, batch, spec), batch, lr=result.lr)
                 self._progress = self._progress.after_batch(batch.cursor)
                 self._after_step(batch)
                 if self._is_over():
@@ -165,7 +165,7 @@ class Loop:
         merge_metrics(phase.metrics, self._group, key=key, pass_index=spec.index)
         metrics = phase.metrics.values()
         phase.metrics.reset()
-        report.done(spec.name, metrics)
+        report.done(spec.name, metrics, spec=spec if self._run.online else None)
         return metrics
 
     def _loader_of(self, phase: Phase, spec: PassSpec) -> Loader:
@@ -240,7 +240,7 @@ class Loop:
         num_steps = self._run.num_steps
         return num_steps is not None and self._progress.step >= num_steps
 
-    def _info(self, phase: Phase, batch: Batch) -> StepInfo:
+    def _info(self, phase: Phase, batch: Batch, spec: PassSpec) -> StepInfo:
         progress = self._progress
         in_pass = (progress.phase + batch.progress) / len(self._phases)
         num_epochs, num_steps = self._run.num_epochs, self._run.num_steps
@@ -254,6 +254,7 @@ class Loop:
             step=progress.step,
             samples=batch.cursor.samples,
             fraction=max(of_epochs, of_steps),
+            pass_name=spec.name if self._run.online else "",
         )
 
     def _dump_path(self, phase: Phase, spec: PassSpec) -> str | None:

@@ -3,12 +3,15 @@
 import json
 import logging
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fleetrec.core.status import Status, write_status
+from fleetrec.train.alarms import Alarm
 from fleetrec.train.events import Interval, PassDone, QuietObserver, Tables
+from fleetrec.train.recent_passes import RecentPasses
 
 logger = logging.getLogger(__name__)
 
@@ -110,10 +113,17 @@ class StepLogObserver(LogObserver):
 
 
 class JsonObserver(QuietObserver):
-    """Appends every interval and every pass to metrics.jsonl, the source of all reports."""
+    """Appends every interval and every pass to metrics.jsonl, the source of all reports.
 
-    def __init__(self, path: Path) -> None:
+    With a clock ``now`` (seconds since 1970), as online runs have it, passes and what is saved have
+    the time, and how old the data was.
+    """
+
+    def __init__(self, path: Path, *, now: Callable[[], float] | None = None) -> None:
         self._path = path
+        self._now = now
+        self._recent = RecentPasses()
+        self._is_begun = False  # whether this process has written a line
 
     def interval(self, interval: Interval) -> None:
         """Append an interval."""
@@ -128,6 +138,7 @@ class JsonObserver(QuietObserver):
             samples_per_s=interval.samples_per_s,
             metrics=_plain(interval.metrics),
             tables=interval.tables,
+            **({"pass": info.pass_name} if info.pass_name else {}),
         )
 
     def pass_done(self, done: PassDone) -> None:
@@ -141,15 +152,50 @@ class JsonObserver(QuietObserver):
             samples_per_s=done.samples_per_s,
             metrics=_plain(done.metrics),
             tables=done.tables,
+            **self._times(done),
         )
 
     def saved(self, what: str, url: str, *, epoch: int) -> None:
         """Append what was saved."""
-        self._append(event="saved", what=what, path=url, epoch=epoch)
+        self._append(event="saved", what=what, path=url, epoch=epoch, **self._data_of(epoch))
+
+    def alarm(self, alarm: Alarm) -> None:
+        """Append an alarm that begins or is over."""
+        self._append(event="alarm", **alarm.to_plain())
+
+    def _times(self, done: PassDone) -> dict[str, Any]:
+        if self._now is None or done.event_time is None:
+            return {}
+        times = {"index": done.index, "event_time": done.event_time, "time": self._now()}
+        self._recent.add(done)
+        return times if done.kind == "infer" else {**times, "delay_s": done.delay_s}
+
+    def _data_of(self, index: int) -> dict[str, Any]:
+        """Return which data something has that was saved after a pass, and how old that is."""
+        if self._now is None:
+            return {}
+        now, after = self._now(), self._recent.get(index)
+        if after is None:
+            return {"time": now}
+        age_s = self._recent.age_s(index, now=now)
+        return {"time": now, "pass": after.epoch, "event_time": after.event_time, "age_s": age_s}
 
     def _append(self, **record: Any) -> None:
+        self._begin_line()
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record, allow_nan=False) + "\n")
+
+    def _begin_line(self) -> None:
+        """End a line that a killed process has left unfinished."""
+        if self._is_begun:
+            return
+        self._is_begun = True
+        if self._path.is_file():
+            with self._path.open("rb+") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(max(0, size - 1))
+                if stream.read(1) not in (b"", b"\n"):
+                    stream.write(b"\n")
 
 
 class StatusObserver(QuietObserver):

@@ -35,6 +35,10 @@ class FrozenPass:
     arrived_at: float | None = None
     positions: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        spec = dataclasses.replace(self.spec, arrived_at=self.arrived_at)
+        object.__setattr__(self, "spec", spec)
+
     def to_bytes(self) -> bytes:
         """Return the pass as JSON; see docs/formats/pass-manifest.md."""
         spec = self.spec

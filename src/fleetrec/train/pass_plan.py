@@ -21,7 +21,8 @@ class PassSpec:
     before ``end_time`` all of them have happened.
 
     ``number`` counts the passes of ``day`` from 1. After the pass that ``ends_day``, rows are
-    evicted by their age at ``eviction_time``: the beginning of that day.
+    evicted by their age at ``eviction_time``: the beginning of that day. ``arrived_at`` is when the
+    data was there, in seconds since 1970.
     """
 
     name: str
@@ -34,6 +35,7 @@ class PassSpec:
     day: str = ""
     number: int = 0
     ends_day: bool = True
+    arrived_at: float | None = None
 
     @property
     def eviction_time(self) -> int:

@@ -9,6 +9,7 @@ from fleetrec.core.batch import Batch
 from fleetrec.data.loader import Loader
 from fleetrec.train.context import RunContext
 from fleetrec.train.events import PassDone, PassKind, StepInfo
+from fleetrec.train.pass_plan import PassSpec
 from fleetrec.train.phase import Phase
 from fleetrec.train.throughput import Throughput
 
@@ -55,19 +56,32 @@ class PassReport:
         if self._loader.report.is_due():
             self.warn_of_slots()
 
-    def done(self, name: str, metrics: Mapping[str, float]) -> None:
-        """Report the end of the pass."""
+    def done(
+        self, name: str, metrics: Mapping[str, float], *, spec: PassSpec | None = None
+    ) -> None:
+        """Report the end of the pass; ``spec`` is that of an online run."""
         seconds = max(self._context.clock() - self._begin, MIN_SECONDS)
-        self._context.observer.pass_done(
-            PassDone(
-                kind=self._kind,
-                phase=self._phase.name,
-                epoch=name,
-                seconds=seconds,
-                samples_per_s=self._num_samples / seconds,
-                metrics=metrics,
-                tables=self._phase.state.stats(),
-            )
+        done = PassDone(
+            kind=self._kind,
+            phase=self._phase.name,
+            epoch=name,
+            seconds=seconds,
+            samples_per_s=self._num_samples / seconds,
+            metrics=metrics,
+            tables=self._phase.state.stats(),
+        )
+        self._context.observer.pass_done(done if spec is None else self._with_data(done, spec))
+
+    def _with_data(self, done: PassDone, spec: PassSpec) -> PassDone:
+        """Add which data a pass of an online run has, and how long ago that arrived."""
+        arrived_at = spec.arrived_at
+        delay_s = None if arrived_at is None else max(0.0, self._context.now() - arrived_at)
+        return dataclasses.replace(
+            done,
+            event_time=spec.event_time,
+            index=spec.index,
+            arrived_at=arrived_at,
+            delay_s=delay_s,
         )
 
     def warn_of_slots(self) -> None:

@@ -1,6 +1,7 @@
 """Training and evaluation as whole runs: what command line and Fleet build on."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -107,12 +108,19 @@ class Training:
             return RequestedPasses(log)
         waiting = Waiting(
             clock=context.clock,
+            sleep=self._pause,
             should_stop=context.should_stop,
             on_waiting=context.observer.waiting,
         )
         if isinstance(online.follow, StreamOptions):
             return Stream(online.follow, phases, log, self._group, waiting)
         return Follow(online.follow, phases, log, self._group, waiting)
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep while data is waited for; a checkpoint that was published meanwhile is reported."""
+        if self._saver is not None:
+            self._saver.poll()
+        time.sleep(seconds)
 
     def _restore_rules(self, start: Start, progress: Progress, *, is_restarted: bool) -> None:
         """Let rules remember what a resumed or restarted run has done."""

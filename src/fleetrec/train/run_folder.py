@@ -59,15 +59,26 @@ class RunFolder:
         """Return the files of the other workers, by rank."""
         return {rank: path for rank, path in self._journals(place).items() if rank != place.rank}
 
-    def begin(self, run_id: str, *, fresh: bool) -> None:
-        """Note the identity of the run; a fresh run starts with empty logs."""
+    def begin(self, run_id: str, *, fresh: bool, options: Mapping[str, Any] | None = None) -> None:
+        """Note the identity of the run and its options; a fresh run starts with empty logs."""
         self.path.mkdir(parents=True, exist_ok=True)
         if fresh:
             for path in (self.log, self.metrics):
                 path.unlink(missing_ok=True)
         for name, text in self.files.items():
             write_bytes(join(self.report_folder or self.path, name), text.encode())
+        if options is not None:
+            text = json.dumps(options, indent=1, ensure_ascii=False) + "\n"
+            self._options.write_text(text, encoding="utf-8")
         self._identity.write_text(json.dumps({"run_id": run_id}) + "\n", encoding="utf-8")
+
+    def options(self) -> dict[str, Any] | None:
+        """Return the options of the last run here; None if they are not known."""
+        try:
+            options = json.loads(self._options.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+        return options if isinstance(options, dict) else None
 
     def run_id(self) -> str | None:
         """Return the identity of the last run here, or None if there was none."""
@@ -84,6 +95,10 @@ class RunFolder:
             return {}
         folder = self.state_of(num_workers=place.num_workers, num_servers=place.num_servers)
         return {rank: folder / f"worker.{rank}.counted" for rank in range(place.num_workers)}
+
+    @property
+    def _options(self) -> Path:
+        return self.path / "options.json"
 
     @property
     def _identity(self) -> Path:

@@ -123,7 +123,8 @@ class RunnerContext:
             number=number,
             ends_day=ends_day,
         )
-        return FrozenPass(spec=spec).to_bytes().decode()
+        times = [at for file in files if (at := file.modified_at()) is not None]
+        return FrozenPass(spec=spec, arrived_at=max(times, default=None)).to_bytes().decode()
 
 
 def user_runner(

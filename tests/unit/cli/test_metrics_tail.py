@@ -1,9 +1,11 @@
 """One process reports what another writes, line by line."""
 
+import dataclasses
 import json
 import math
 
 from fleetrec.cli.metrics_tail import MetricsTail
+from fleetrec.train.alarms import Alarm
 from fleetrec.train.events import Interval, PassDone, StepInfo
 from fleetrec.train.observers import JsonObserver
 
@@ -68,6 +70,29 @@ def test_an_undefined_metric_is_undefined_again(tmp_path):
     JsonObserver(tmp_path / "metrics.jsonl").pass_done(make_done(AUC=math.nan))
     tail.poll()
     assert math.isnan(seen.passes[0].metrics["AUC"])
+
+
+def test_passes_of_online_runs_and_alarms_are_reported(tmp_path, caplog):
+    seen = Recorder()
+    tail = MetricsTail(tmp_path / "metrics.jsonl", seen)
+    writer = JsonObserver(tmp_path / "metrics.jsonl", now=lambda: 1100.0)
+    done = dataclasses.replace(make_done(AUC=0.5), event_time=300, index=1, delay_s=9.5)
+    writer.pass_done(done)
+    writer.alarm(Alarm(name="copc", message="COPC is 2", pass_name="p", time=1.0))
+    tail.poll()
+    assert seen.passes == [done]
+    assert caplog.messages == ["ALARM copc: COPC is 2"]
+
+
+def test_a_line_of_a_killed_process_is_skipped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    seen = Recorder()
+    tail = MetricsTail(path, seen)
+    path.write_text('{"event": "pass", "ki')
+    tail.poll()
+    JsonObserver(path).pass_done(make_done(AUC=0.5))
+    tail.poll()
+    assert seen.passes == [make_done(AUC=0.5)]
 
 
 def test_half_a_line_waits_for_its_end(tmp_path):

@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from fleetrec.server.prometheus import MetricsPage, to_text
+from fleetrec.server.prometheus import ByLabel, MetricsPage, to_text
 from unit.server.serving import RunningService
 
 
@@ -18,6 +18,12 @@ def test_metrics_are_in_the_text_format_of_prometheus():
         "# TYPE fleetrec_calls_total counter\n"
         "fleetrec_calls_total 7.0\n"
     )
+
+
+def test_metrics_may_have_another_label_and_any_text_in_it():
+    values = {'a "b"\\\n': float("nan")}
+    text = to_text({"alarm_active": ByLabel(label="alarm", values=values)})
+    assert text.splitlines()[1] == r'fleetrec_alarm_active{alarm="a \"b\"\\\n"} NaN'
 
 
 def test_the_page_shows_current_metrics(tmp_path):

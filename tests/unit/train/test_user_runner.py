@@ -1,5 +1,6 @@
 """Passes that a class of the user asks for."""
 
+import os
 import shutil
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from fleetrec.cli.online import online_command
 from fleetrec.cli.run import RunRequest
 from fleetrec.core.errors import ConfigError, DataError, ModelError
+from fleetrec.train.records import read_records
 from making import tensors_of, write_job
 from making_online import DAYS, make_days, make_online_job
 
@@ -66,6 +68,17 @@ def test_the_program_says_what_is_trained_and_when_a_day_ends(config, tmp_path):
     assert {k: v for k, v in own.items() if k not in times} == {
         k: v for k, v in scheduled.items() if k not in times
     }
+
+
+def test_the_delay_of_a_pass_counts_from_its_newest_file(config, tmp_path):
+    write_runner(tmp_path)
+    newest = tmp_path / "data" / DAYS[0] / "0000" / "part-1"
+    os.utime(newest, (newest.stat().st_atime, newest.stat().st_mtime + 1e6))
+    online(config)
+    records = read_records(tmp_path / "logs" / f"{tmp_path.name}.online" / "metrics.jsonl")
+    delays = [r["delay_s"] for r in records if r["event"] == "pass" and r["kind"] == "train"]
+    assert delays[0] == 0.0  # its file is from the future
+    assert all(delay > 0 for delay in delays[1:])
 
 
 def test_a_restarted_program_skips_what_was_trained(config, tmp_path):

@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, Field, field_validator
 from fleetrec.config.online import MINUTES_PER_DAY, FollowOptions, OnlineOptions, StreamOptions
 from fleetrec.config.options import Url
 from fleetrec.config.rules import ResumeOptions, Rule, ServingRule
-from fleetrec.config.yaml_dialect.section import Int, MaybePath, MaybeUrl, Section, forward_slashes
+from fleetrec.config.yaml_dialect.section import Int, MaybePath, MaybeUrl, forward_slashes
+from fleetrec.config.yaml_dialect.watching import WatchKeys, watch_options, watch_problems
 from fleetrec.core.errors import DataError
 from fleetrec.core.stream_start import parse_start
 from fleetrec.core.stream_url import is_stream, parse_url
@@ -37,7 +38,7 @@ Folders = Annotated[tuple[Url, ...], BeforeValidator(_folders)]
 Day = Annotated[str | None, BeforeValidator(_day)]
 
 
-class OnlineKeys(Section):
+class OnlineKeys(WatchKeys):
     """Keys of a runner that follows its data."""
 
     train_data_dir: Folders = ()
@@ -85,7 +86,9 @@ def is_online(runner: OnlineKeys, runner_class: str) -> bool:
 
 def online_problems(runner: OnlineKeys) -> dict[str, str]:
     """Return what is wrong with the keys of an online runner, by key."""
-    problems = {}
+    problems = watch_problems(
+        runner, evaluates=runner.evaluate_first, waits=runner.runner_class_path is None
+    )
     if not runner.model_save_path:
         problems["model_save_path"] = "required for online training, but missing"
     if runner.runner_class_path is not None:
@@ -198,6 +201,7 @@ def online_options(runner: OnlineKeys, *, settings: Mapping[str, Any]) -> Online
         group_by=runner.gauc_slot,
         read_ahead=runner.prefetch,
         keep_days=runner.keep_days,
+        watch=watch_options(runner),
     )
 
 
