@@ -91,7 +91,8 @@ class Loop:
             num_before = self._progress.pass_index
             (make_passes or self._make_planned_passes)()
             if self._progress.pass_index == num_before and not self._is_over():
-                logger.info("all %d passes are done already", num_before)
+                unit = "epochs" if self._run.online is None else "passes"
+                logger.info("all %d %s are done already", num_before, unit)
             self._rules.end(self._progress)
         return self._progress
 
