@@ -18,7 +18,7 @@ from fleetrec.core.env import read_place
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.record import Chain, StoredTable
-from fleetrec.embedding.table import Eviction, TableConfig
+from fleetrec.embedding.table import Eviction, LongVector, TableConfig
 from fleetrec.models.base import Model
 from fleetrec.parallel.on_chief import on_chief
 from fleetrec.parallel.rank_comm import RankComm
@@ -44,7 +44,12 @@ class TwoTables(Model):
                 EmbeddedFeature(feature="a", table="fixed", name="b"),
             ],
             tables=[
-                TableConfig(name="grows", dim=2, eviction=Eviction(max_unseen_days=1)),
+                TableConfig(
+                    name="grows",
+                    dim=2,
+                    eviction=Eviction(max_unseen_days=1),
+                    long_vector=LongVector(threshold=0.25),
+                ),
                 TableConfig(name="fixed", dim=2, num_rows=2000),
             ],
         )
