@@ -1,5 +1,6 @@
 """Pipelines whose data are topics of Kafka."""
 
+import itertools
 import json
 import signal
 import struct
@@ -17,7 +18,7 @@ from fleetrec.cli.train_eval import TrainEvalRequest, train_and_evaluate
 from fleetrec.core.env import FAULTS, environment_with
 from fleetrec.core.errors import ConfigError, DataError
 from fleetrec.data.streams.client import opened
-from making_pipelines import WIDE_AND_DEEP, model_config, write_data, write_pipeline
+from making_pipelines import ADAM, WIDE_AND_DEEP, model_config, write_data, write_pipeline
 from streaming import KafkaCluster
 
 NUM_TRAIN = 640
@@ -240,23 +241,23 @@ def test_a_killed_run_ends_as_an_unbroken_one(tmp_path, cluster, paths, fault):
     assert killed == unbroken
 
 
+SERVERS = ("PSStrategy sync_replicas: false", ["--num_servers", "1"], (0, 320, 640))
+RANKS = ("CollectiveAllReduceStrategy", [], (0, 640))  # which share every batch
+
+
 @pytest.mark.multiprocess
-def test_workers_of_servers_share_a_topic(tmp_path, cluster, paths):
+@pytest.mark.parametrize(("strategy", "options", "cuts"), [SERVERS, RANKS])
+def test_workers_share_a_topic(tmp_path, cluster, paths, strategy, options, cuts):
     path = write(
         tmp_path,
         cluster,
         paths,
-        num_steps=10,
-        train_config="""
-          train_distribute: PSStrategy sync_replicas: false
-          optimizer_config {
-            adam_optimizer { learning_rate { constant_learning_rate { learning_rate: 0.01 } } }
-          }
-        """,
+        num_steps=10 if options else 5,
+        train_config=f"train_distribute: {strategy} {ADAM}",
     )
     command = [sys.executable, "-m", "fleetrec.train_eval", "--pipeline_config_path", str(path)]
     done = subprocess.run(
-        [*command, "--num_workers", "2", "--num_servers", "1"],
+        [*command, "--num_workers", "2", *options],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -266,5 +267,5 @@ def test_workers_of_servers_share_a_topic(tmp_path, cluster, paths):
     assert done.returncode == 0, done.stdout + done.stderr
     manifest = json.loads((tmp_path / "model" / "passes" / "0.json").read_text())
     names = [file["name"] for file in manifest["files"]["model"]]
-    assert names == ["train/0/0-320", "train/0/320-640"]
+    assert names == [f"train/0/{begin}-{end}" for begin, end in itertools.pairwise(cuts)]
     assert (tmp_path / "model" / "model.ckpt-5").is_dir()  # five steps of each

@@ -32,6 +32,7 @@ class NatsClient:
     def __init__(self, url: StreamUrl, options: Mapping[str, str]) -> None:
         try:
             import nats
+            import nats.aio.client
         except ImportError as error:
             raise UnavailableError(
                 f"{url.shown}: needs nats-py; pip install 'fleetrec[nats]'"
@@ -41,7 +42,7 @@ class NatsClient:
         self._options = options
         settings = self._settings()
         self._loop = asyncio.new_event_loop()
-        self._connection: Any = nats.NATS()
+        self._connection: Any = nats.aio.client.Client()
         try:
             self._run(self._connection.connect(**settings))
         except BaseException:
@@ -66,10 +67,10 @@ class NatsClient:
         errors = self._nats.js.errors
         try:
             call = self._stream.get_last_msg(self._url.topic, self._url.subject)
-            last: int = self._run(call, passed=errors.NotFoundError).seq
+            last: Any = self._run(call, passed=errors.NotFoundError)
         except errors.NotFoundError:
             return {PARTITION: state.first_seq}
-        return {PARTITION: last + 1}
+        return {PARTITION: last.seq + 1}
 
     def offsets_at(self, event_time_s: float) -> Offsets:
         """Return the first sequence at or after a time; the end if there is none."""
