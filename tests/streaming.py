@@ -79,6 +79,8 @@ class NatsServer:
 
     folder: Path
     port: int = dataclasses.field(default_factory=free_port)
+    options: tuple[str, ...] = ()  # of the command
+    login: dict[str, str] = dataclasses.field(default_factory=dict)  # of clients in tests
     scheme = "nats"
     first_offset = 1
 
@@ -97,7 +99,10 @@ class NatsServer:
     def start(self) -> None:
         with (self.folder / "nats.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", self.folder],
+                [
+                    *(self._program, "-a", "127.0.0.1", "-p", str(self.port)),
+                    *("-js", "-sd", self.folder, *self.options),
+                ],
                 stdout=log,
                 stderr=log,
             )
@@ -129,7 +134,10 @@ class NatsServer:
             import nats
 
             connection = await nats.connect(
-                f"nats://{self.hosts}", allow_reconnect=False, reconnect_time_wait=0
+                f"nats://{self.hosts}",
+                allow_reconnect=False,
+                reconnect_time_wait=0,
+                **self.login,
             )
             try:
                 return await work(connection.jetstream())

@@ -1,19 +1,24 @@
 """Pipelines whose data are topics of Kafka."""
 
+import itertools
 import json
 import signal
+import struct
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from fleetrec.checkpoint.folder import open_folder
 from fleetrec.checkpoint.table_view import open_tables
+from fleetrec.checkpoint.tensors import read_tensors
 from fleetrec.cli.eval import EvalRequest, evaluate_checkpoint
 from fleetrec.cli.train_eval import TrainEvalRequest, train_and_evaluate
 from fleetrec.core.env import FAULTS, environment_with
 from fleetrec.core.errors import ConfigError, DataError
-from making_pipelines import WIDE_AND_DEEP, model_config, write_data, write_pipeline
+from fleetrec.data.streams.client import opened
+from making_pipelines import ADAM, WIDE_AND_DEEP, model_config, write_data, write_pipeline
 from streaming import KafkaCluster
 
 NUM_TRAIN = 640
@@ -138,6 +143,45 @@ def test_passwords_are_written_nowhere(tmp_path, cluster, paths):
         assert not file.is_file() or b"hunter2" not in file.read_bytes(), file
 
 
+def decode_message(content):
+    """Return step, number and values of a message: ids and rows of a table, or variables."""
+    kind, count, step, *places = struct.unpack_from("<5i", content)
+    if kind == 1:
+        (number, num_rows) = places
+        ids = np.frombuffer(content, "<u8", num_rows, offset=20)
+        rows = np.frombuffer(content, "<f4", offset=20 + 8 * num_rows).reshape(num_rows, -1)
+        return step, number, dict(zip(ids.tolist(), rows.tolist(), strict=True))
+    sizes = struct.unpack_from(f"<{2 * count}i", content, 12)[1::2]
+    values = np.frombuffer(content, "<f4", offset=12 + 8 * count)
+    return step, None, np.split(values, np.cumsum(sizes)[:-1])
+
+
+def test_increments_are_sent_to_a_topic(tmp_path, cluster, paths):
+    topic = f"increments-{tmp_path.name}"
+    sink = f'kafka {{ server: "{cluster.hosts}" topic: "{topic}" }}'
+    saving = f"incr_save_config {{ sparse_save_steps: 4 {sink} }}"
+    path = write_pipeline(tmp_path, MODEL, paths=paths, num_steps=f"8 {saving}")
+    train(path)
+    with opened(cluster.url(topic)) as client:
+        messages = [
+            decode_message(message.value)
+            for partition, end in client.end_offsets().items()
+            for some in client.read(partition, 0, end)
+            for message in some
+        ]
+    assert {step for step, _, _ in messages} == {8}  # 4 is the base
+    names = json.loads((tmp_path / "model" / "incr_save" / "increments.json").read_text())
+    checkpoint = str(tmp_path / "model" / "model.ckpt-8")
+    weights = read_tensors(open_folder(checkpoint, kind="checkpoint"), "model")["model"]
+    (dense,) = (values for _, number, values in messages if number is None)
+    for variable, values in zip(names["variables"], dense, strict=True):
+        assert values.tolist() == weights[variable["name"]].flatten().tolist()
+    sent = {names["tables"][n]["name"]: values for _, n, values in messages if n is not None}
+    assert {"deep.user", "wide.item"} <= sent.keys()
+    for table, values in sent.items():
+        assert values.items() <= rows(checkpoint, table).items()
+
+
 @pytest.mark.parametrize(
     ("part", "message"),
     [
@@ -197,23 +241,23 @@ def test_a_killed_run_ends_as_an_unbroken_one(tmp_path, cluster, paths, fault):
     assert killed == unbroken
 
 
+SERVERS = ("PSStrategy sync_replicas: false", ["--num_servers", "1"], (0, 320, 640))
+RANKS = ("CollectiveAllReduceStrategy", [], (0, 640))  # which share every batch
+
+
 @pytest.mark.multiprocess
-def test_workers_of_servers_share_a_topic(tmp_path, cluster, paths):
+@pytest.mark.parametrize(("strategy", "options", "cuts"), [SERVERS, RANKS])
+def test_workers_share_a_topic(tmp_path, cluster, paths, strategy, options, cuts):
     path = write(
         tmp_path,
         cluster,
         paths,
-        num_steps=10,
-        train_config="""
-          train_distribute: PSStrategy sync_replicas: false
-          optimizer_config {
-            adam_optimizer { learning_rate { constant_learning_rate { learning_rate: 0.01 } } }
-          }
-        """,
+        num_steps=10 if options else 5,
+        train_config=f"train_distribute: {strategy} {ADAM}",
     )
     command = [sys.executable, "-m", "fleetrec.train_eval", "--pipeline_config_path", str(path)]
     done = subprocess.run(
-        [*command, "--num_workers", "2", "--num_servers", "1"],
+        [*command, "--num_workers", "2", *options],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -223,5 +267,5 @@ def test_workers_of_servers_share_a_topic(tmp_path, cluster, paths):
     assert done.returncode == 0, done.stdout + done.stderr
     manifest = json.loads((tmp_path / "model" / "passes" / "0.json").read_text())
     names = [file["name"] for file in manifest["files"]["model"]]
-    assert names == ["train/0/0-320", "train/0/320-640"]
+    assert names == [f"train/0/{begin}-{end}" for begin, end in itertools.pairwise(cuts)]
     assert (tmp_path / "model" / "model.ckpt-5").is_dir()  # five steps of each

@@ -75,7 +75,8 @@ class ServingRule(Options):
 
     ``path`` is where they go, a template as in ``Rule``; ``folder`` is where the done files are.
     Ids in the done files are ``id_by``: steps, or event times in seconds. The first model of a run
-    is a base, whatever ``kind`` says; it goes to ``base_path`` if there is one.
+    is a base, whatever ``kind`` says; it goes to ``base_path`` if there is one. Deltas are also
+    sent to the topic ``kafka_url``.
     """
 
     path: str
@@ -83,6 +84,7 @@ class ServingRule(Options):
     folder: str
     kind: Literal["base", "delta"] = "delta"
     id_by: Literal["step", "event_time"] = "event_time"
+    kafka_url: str | None = None
 
 
 class ResumeOptions(Options):

@@ -27,6 +27,7 @@ from fleetrec.embedding.record import Chain, StoredTable
 from fleetrec.embedding.snapshot import Columns, IdArray, changed_rows, live_rows
 from fleetrec.embedding.table import TableConfig
 from fleetrec.export.done_files import ModelDone, add_model, read_models
+from fleetrec.export.increments import IncrementSender
 from fleetrec.export.inference import InferenceModel, hashed_into
 from fleetrec.export.manifest import (
     ModelManifest,
@@ -96,6 +97,7 @@ class ServingPublisher:
         folder: Where the done files are, a path or a URL.
         options: Which rows go to serving.
         by_table: The same for single tables.
+        sender: Sends deltas to a topic after they were published; None: they are not sent.
     """
 
     def __init__(
@@ -106,12 +108,14 @@ class ServingPublisher:
         folder: str,
         options: ServingOptions = ServingOptions(),  # noqa: B008 (frozen)
         by_table: Mapping[str, ServingOptions] = MappingProxyType({}),
+        sender: IncrementSender | None = None,
     ) -> None:
         self._model = model
         self._phase = phase
         self._folder = storage.to_url(folder)
         self._options = options
         self._by_table = by_table
+        self._sender = sender
 
     def publish(self, checkpoint_url: str, request: ServingRequest) -> ModelManifest:
         """Publish a model of a published checkpoint, then add it to its done file.
@@ -132,6 +136,11 @@ class ServingPublisher:
             manifest = self._make(url, request, source, parent)
         fault_point("serving_published")
         self._note(url, request, manifest)
+        if self._sender is not None and manifest.type == "delta":
+            weights = read_file(checkpoint, f"{self._phase}/model")
+            floats = {name: one.numpy() for name, one in weights.items() if one.is_floating_point()}
+            num_messages = self._sender.send(url, floats)
+            logger.info("sent the delta %s in %d messages", storage.shown(url), num_messages)
         return manifest
 
     def _tables(self, checkpoint: Folder) -> dict[str, StoredTable]:

@@ -15,6 +15,7 @@ from fleetrec.core import storage
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import ConfigError, LostRankError
 from fleetrec.core.progress import Progress
+from fleetrec.export.increments import IncrementSender
 from fleetrec.export.inference import SAVE_INFERENCE, InferenceModel, plan_inference
 from fleetrec.export.serving import ServingPublisher
 from fleetrec.parallel.group import Group
@@ -198,14 +199,18 @@ def _publisher(run: RunOptions, models: Mapping[str, InferenceModel]) -> Serving
     if not folders:
         return None
     ((phase, model),) = models.items()
+    folder = folders.pop()
+    topics = {rule.serving.kafka_url for rule in run.rules if rule.serving is not None}
+    topic = next(filter(None, topics), None)
     tables = run.phases[0].tables.items()
     served = {name: table.serving or ServingOptions() for name, table in tables}
     return ServingPublisher(
         model,
         phase=phase,
-        folder=folders.pop(),
+        folder=folder,
         options=served.pop(DEFAULT, ServingOptions()),
         by_table=served,
+        sender=None if topic is None else IncrementSender(topic, folder=folder),
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime
+import re
 import ssl
 from collections.abc import Coroutine, Generator, Iterator, Mapping
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ IDLE_S = 60.0  # after which the server forgets the position of a reader that is
 PARTITION = 0
 _PASSING = (408, 409, 500, 503)  # while a server starts, stops or recovers its streams
 _NO_CONSUMER = 10014
+_REFUSED = re.compile("authorization|authentication|permissions", re.IGNORECASE)
 _TEXTS = ("user", "password", "token", "user_credentials", "nkeys_seed", "name")
 _TLS = ("tls_ca", "tls_cert", "tls_key")
 
@@ -30,6 +32,7 @@ class NatsClient:
     def __init__(self, url: StreamUrl, options: Mapping[str, str]) -> None:
         try:
             import nats
+            import nats.aio.client
         except ImportError as error:
             raise UnavailableError(
                 f"{url.shown}: needs nats-py; pip install 'fleetrec[nats]'"
@@ -39,9 +42,9 @@ class NatsClient:
         self._options = options
         settings = self._settings()
         self._loop = asyncio.new_event_loop()
-        self._connection: Any = None
+        self._connection: Any = nats.aio.client.Client()
         try:
-            self._connection = self._run(nats.connect(**settings))
+            self._run(self._connection.connect(**settings))
         except BaseException:
             self.close()
             raise
@@ -64,10 +67,10 @@ class NatsClient:
         errors = self._nats.js.errors
         try:
             call = self._stream.get_last_msg(self._url.topic, self._url.subject)
-            last: int = self._run(call, passed=errors.NotFoundError).seq
+            last: Any = self._run(call, passed=errors.NotFoundError)
         except errors.NotFoundError:
             return {PARTITION: state.first_seq}
-        return {PARTITION: last + 1}
+        return {PARTITION: last.seq + 1}
 
     def offsets_at(self, event_time_s: float) -> Offsets:
         """Return the first sequence at or after a time; the end if there is none."""
@@ -99,14 +102,14 @@ class NatsClient:
 
     def close(self) -> None:
         """Disconnect; a connection that is already lost is closed all the same."""
-        if self._connection is not None:
-            with contextlib.suppress(NoAnswerError, DataError):
-                self._run(self._connection.close())
+        with contextlib.suppress(NoAnswerError, DataError):
+            self._run(self._connection.close())
         pending = asyncio.all_tasks(self._loop)
         for task in pending:
             task.cancel()
         if pending:
             self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.sleep(0))  # sockets are closed by the loop
         self._loop.close()
 
     def _messages(self, found: list[Any], begin: int, end: int) -> list[Message]:
@@ -180,10 +183,11 @@ class NatsClient:
             if error.code in _PASSING or error.err_code == _NO_CONSUMER:
                 raise NoAnswerError(self._text(error)) from error
             raise DataError(f"{self._url.shown}: {self._text(error)}") from error
-        except errors.AuthorizationError as error:
-            raise DataError(f"{self._url.shown}: {self._text(error)}") from error
         except (errors.Error, OSError, TimeoutError, asyncio.CancelledError) as error:
-            raise NoAnswerError(self._text(error)) from error
+            text = self._text(error)
+            if _REFUSED.search(text):  # nats-py has no class for it while it connects
+                raise DataError(f"{self._url.shown}: {text}") from error
+            raise NoAnswerError(text) from error
 
     def _text(self, error: BaseException) -> str:
         return masked(str(error) or type(error).__name__, self._options)

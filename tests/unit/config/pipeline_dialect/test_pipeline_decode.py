@@ -111,11 +111,22 @@ BROKEN = {
         "metrics_set { max_f1 {} }",
         "eval_config.metrics_set[0].max_f1: is known, but not supported yet; remove it",
     ),
-    "increments that are sent to Kafka": (
+    "increments that are sent to DataHub": (
+        "num_steps: 200",
+        "num_steps: 200 incr_save_config { dense_save_steps: 10 datahub {} }",
+        "train_config.incr_save_config.datahub: is known, but not supported yet; publish in a "
+        "folder: fs {}",
+    ),
+    "increments for a topic without a name": (
         "num_steps: 200",
         'num_steps: 200 incr_save_config { dense_save_steps: 10 kafka { server: "a:9092" } }',
-        "train_config.incr_save_config.kafka: is known, but not supported yet; publish in a "
-        "folder: fs {}",
+        "train_config.incr_save_config.kafka.topic: required, but missing",
+    ),
+    "increments for brokers with a password": (
+        "num_steps: 200",
+        "num_steps: 200 incr_save_config { dense_save_steps: 10 kafka "
+        '{ server: "me:secret@a:9092" topic: "t" } }',
+        "train_config.incr_save_config.kafka: kafka://a:9092/t: user and password must not be in",
     ),
     "increments that go nowhere": (
         "num_steps: 200",

@@ -80,6 +80,27 @@ def test_no_consumer_is_left_behind(server):
     assert server.call(lambda stream: stream.consumers_info("clean")) == []
 
 
+def test_a_password_comes_from_a_file_and_is_not_shown(tmp_path):
+    login = {"user": "anna", "password": "hunter2"}
+    options = ("--user", "anna", "--pass", "hunter2")
+    server = NatsServer(tmp_path, options=options, login=login)
+    server.send(b"a", topic="safe")
+    right, wrong = tmp_path / "right.conf", tmp_path / "wrong.conf"
+    right.write_text("user=anna\npassword=hunter2\n")
+    wrong.write_text("user=anna\npassword=hunter3\n")
+    try:
+        (file,) = list_files(server.url("safe", f"?config_file={right}"))
+        assert "hunter2" not in file.path
+        with file.open() as stream:
+            assert stream.read() == b"a\n"
+        for query in (f"?retry_s=2&config_file={wrong}", "?retry_s=2"):
+            with pytest.raises(DataError, match="Authorization") as caught:
+                list_files(server.url("safe", query))
+            assert "hunter" not in str(caught.value)
+    finally:
+        server.close()
+
+
 def test_unknown_options_are_refused(server):
     with pytest.raises(DataError, match=r"'fetch.max' is unknown; options of NATS: user, password"):
         connect(parse_url(server.url("clicks", "?fetch.max=1")))
