@@ -1,12 +1,21 @@
 """Kills of online runs: of one process, of servers and workers, of ranks, of the supervisor."""
 
 import dataclasses
+import shutil
 import signal
 import subprocess
 import time
 
 from chaos import whole_job
-from chaos.kills import CHIEF_PLACES, SERVER_PLACES, WORKER_PLACES, Injected, Kill, inject
+from chaos.kills import (
+    CHIEF_PLACES,
+    SERVER_PLACES,
+    WORKER_PLACES,
+    Injected,
+    Kill,
+    at_work,
+    inject,
+)
 from chaos.online import OnlinePlan, OnlineProcess, order
 from chaos.running import RunningJob
 
@@ -120,6 +129,29 @@ def orphaned(folder, rng, run, *, times=3):
             else:
                 whole_job.kill_supervisor(job, rng)
                 run.injected.append(Injected(name="online: supervisor: kill -9"))
+
+
+def lost_servers(folder, rng, run, *, times=2):
+    """The chief dies before its first step of a pass, then all die, and the servers lose their state.
+
+    The run continues from the last checkpoint, which the second chief has written again.
+    """
+    for number in range(times + 1):
+        with RunningJob(folder, verb="online") as job:
+            if number == times:
+                finish(job)
+                return
+            place = ("evaluated", "compute")[number % 2]
+            assert whole_job.some_steps(job, rng), job.tails()
+            frozen = job.order("worker.0", "pass_frozen", word="note")
+            assert job.wait_for(lambda its=frozen: not its.exists(), "a pass"), job.tails()
+            placed = job.order("worker.0", place)
+            assert job.wait_for(lambda its=placed: not its.exists(), place), job.tails()
+            run.injected.append(Injected(name=f"online worker: the chief, {place}"))
+            at_work(job, "worker.0")
+            whole_job.kill_supervisor(job, rng)
+        shutil.rmtree(folder / f"logs/{folder.name}.online/servers")
+        run.injected.append(Injected(name="online: all processes, with the state of servers"))
 
 
 def finish(job):

@@ -268,6 +268,7 @@ def run_online(chaos, *, num_rounds):
         chaos.run("online, async", online_rounds.ASYNC, online_rounds.killed_cluster)
         chaos.run("online, ranks", online_rounds.RANKS, online_rounds.killed_ranks)
         chaos.run("online, supervisor killed", online_rounds.SYNC, online_rounds.orphaned)
+        chaos.run("online, servers lost", online_rounds.ASYNC, online_rounds.lost_servers)
 
 
 def main():

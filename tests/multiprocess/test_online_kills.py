@@ -96,6 +96,13 @@ def test_kills_of_workers_that_do_not_wait_for_each_other_lose_no_sample(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("plan", [online_rounds.SYNC, online_rounds.ASYNC], ids=lambda p: p.mode)
+def test_servers_that_lose_their_state_continue_from_the_last_checkpoint(tmp_path, plan):
+    """In async the workers are ahead of a chief that was killed: their steps are in it, too."""
+    assert len(disturbed(tmp_path, plan, online_rounds.lost_servers, seeds=range(3))) == 12
+
+
+@pytest.mark.slow
 def test_many_kills_of_supervisors_and_ranks_leave_no_trace(tmp_path):
     for plan, disturb in (
         (online_rounds.SYNC, online_rounds.orphaned),

@@ -35,8 +35,11 @@ def latest_progress(found: Iterable[bytes]) -> bytes:
 
 
 def progress_within(stored: Sequence[bytes], rank: int, progress: Progress) -> Progress | None:
-    """Return the progress of a worker in the pass of ``progress``; None if it has not begun."""
-    if progress.cursor is None or rank >= len(stored) or not stored[rank]:
+    """Return the progress of a worker in the pass of ``progress``; None if it has not begun.
+
+    ``progress`` may be the beginning of the pass: the others are ahead of a chief that was killed.
+    """
+    if rank >= len(stored) or not stored[rank]:
         return None
     its = Progress.from_bytes(stored[rank])
     is_within = its.pass_index == progress.pass_index and its.cursor is not None

@@ -52,6 +52,7 @@ class Loop:
         self._journals = _journals(context.journal, phases)
         self._progress = Progress()
         self._is_ended = False  # by a rule, on every process
+        self._evaluated: set[tuple[int, int]] = set()  # passes and phases, before a resume
         self._read_ahead = ReadAhead(plan, run.online)
 
     @property
@@ -59,12 +60,22 @@ class Loop:
         """Return the progress so far."""
         return self._progress
 
-    def begin(self, progress: Progress, *, is_restarted: bool = False) -> None:
+    def begin(
+        self,
+        progress: Progress,
+        *,
+        is_restarted: bool = False,
+        by_worker: Sequence[Progress] = (),
+    ) -> None:
         """Set where to continue.
 
         ``is_restarted``: this process replaces one that had come there, whose metrics it takes.
+        ``by_worker`` is where the workers of a resumed run start, if each has its own progress.
         """
         self._progress = progress
+        self._evaluated = {
+            (its.pass_index, its.phase) for its in by_worker if its.cursor is not None
+        }
         for index, phase in enumerate(self._phases):
             journal = self._journals.get(phase.name)
             if journal is None:
@@ -175,10 +186,13 @@ class Loop:
     def _evaluate_first(self, phase: Phase, spec: PassSpec, loader: Loader) -> None:
         """Evaluate the samples of a pass before they are trained on, if the run asks for it.
 
-        No process trains before all have evaluated: the metrics are merged first.
+        No process trains before all have evaluated: the metrics are merged first. So if one has
+        trained before a resume, all had evaluated.
         """
         online = self._run.online
         if online is None or not online.evaluate_first:
+            return
+        if (spec.index, self._progress.phase) in self._evaluated:
             return
         if spec.evaluation_files:
             loader = phase.open_files(spec.evaluation_files[phase.name])

@@ -70,7 +70,7 @@ class Training:
         progress = Progress.from_bytes(stored) if stored else start.progress_of(self._group.rank)
         if stored:
             logger.info("continues after step %d of this process", progress.step)
-        self._loop.begin(progress, is_restarted=bool(stored))
+        self._loop.begin(progress, is_restarted=bool(stored), by_worker=start.progress)
         self._restore_rules(start, progress, is_restarted=bool(stored))
         try:
             self._loop.run(

@@ -286,13 +286,13 @@ class Saver:
 
         A worker that has made no step is where it started.
         """
-        if progress.cursor is None or not by_worker:
-            return {}
         first = [one.to_bytes() for one in self._first_progress]
         found = [
             progress_within(by_worker, rank, progress) or progress_within(first, rank, progress)
             for rank in range(len(by_worker))
         ]
+        if not any(found):  # between two passes
+            return {}
         return {"worker_progress": [(its or progress.pass_start()).to_dict() for its in found]}
 
     def _write(self, writing: _Write) -> None:

@@ -161,6 +161,21 @@ def test_workers_that_have_not_begun_the_pass_begin_it_when_resumed(made):
     assert found == (PROGRESS, others, start, start)
 
 
+def test_workers_that_are_ahead_of_a_chief_that_was_killed_between_passes_stay_ahead(made):
+    """The servers hold their steps of the next pass, so a resumed run must not repeat them."""
+    start = Progress(pass_index=2, step=8)
+    ended = Progress(pass_index=1, batch=4, step=8, cursor=Cursor(file=2))
+    ahead = Progress(pass_index=2, batch=1, step=9, cursor=Cursor(file=0, samples=16))
+    made.gate.progress = [ended.to_bytes(), ahead.to_bytes()]
+    made.saver.save(SaveRequest(url="c", progress=start))
+    made.saver.wait()
+    assert worker_progress_in(open_folder("c", kind="checkpoint")) == (start, ahead)
+    made.gate.progress = [ended.to_bytes(), ended.to_bytes()]
+    made.saver.save(SaveRequest(url="d", progress=start))
+    made.saver.wait()
+    assert worker_progress_in(open_folder("d", kind="checkpoint")) == ()
+
+
 def test_a_worker_of_a_resumed_run_that_has_made_no_step_is_where_it_was(made):
     earlier = Progress(pass_index=1, batch=1, step=5, cursor=Cursor(file=1, samples=16))
     made.gate.progress = [PROGRESS.to_bytes(), b""]
