@@ -1,6 +1,7 @@
 """A run in this process that saves checkpoints and publishes serving models of them."""
 
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -37,9 +38,11 @@ class ServingRun:
         plan = Epochs(100, {self.phase.name: self.phase.loader.files})
         context = make_context(folder / "run", Recorder(), run_id=run_id)
         model = plan_inference(self.phase.model, self.phase.loader.inputs, feeds=(), fetches=())
-        self.publisher = ServingPublisher(
-            model, phase=self.phase.name, folder=self.place, **options
+        self._make_publisher = functools.partial(
+            ServingPublisher, model, phase=self.phase.name, folder=self.place, **options
         )
+        self.publisher = self._make_publisher()
+        self.last_url = ""
         self.saver = Saver(run, [self.phase], group, plan, context, publisher=self.publisher)
         self.num_passes = 0
         with self.phase.loader.epoch(0) as batches:
@@ -69,9 +72,14 @@ class ServingRun:
     def publish(self, checkpoint, name, **request):
         """Publish a serving model of a checkpoint; returns its manifest."""
         values = {"kind": "delta", "id": self.num_passes * DAY_S, **request}
+        self.last_url = f"{self.place}/{name}"
         return self.publisher.publish(
             checkpoint, ServingRequest(url=f"{self.place}/{name}", **values)
         )
+
+    def new_publisher(self):
+        """Publish with another publisher from here on, as a restarted run does."""
+        self.publisher = self._make_publisher()
 
     def make_version(self, *, num_batches=3, **request):
         """Train, save, publish: the next version."""

@@ -132,7 +132,7 @@ def orphaned(folder, rng, run, *, times=3):
 
 
 def lost_servers(folder, rng, run, *, times=2):
-    """The chief dies before its first step of a pass, then all die, and the servers lose their state.
+    """The chief dies before its first step of a pass, then all die; servers lose their state.
 
     The run continues from the last checkpoint, which the second chief has written again.
     """

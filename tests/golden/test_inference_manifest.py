@@ -98,7 +98,8 @@ MANIFEST = """{
    ],
    "removed": [
     "tables/items/removed-00000.safetensors"
-   ]
+   ],
+   "scores": []
   }
  },
  "files": {

@@ -76,6 +76,7 @@ class TableEntry(Options):
     num_removed: int
     rows: tuple[str, ...]
     removed: tuple[str, ...]
+    scores: tuple[str, ...] = ()
 
 
 class VersionEntry(Options):

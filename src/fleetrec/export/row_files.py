@@ -51,7 +51,7 @@ class RowWriter:
         self._num_waiting = 0
         self._num_rows = 0
         self._num_removed = 0
-        self._names: dict[str, list[str]] = {"rows": [], "removed": []}
+        self._names: dict[str, list[str]] = {"rows": [], "removed": [], "scores": []}
 
     def add(self, ids_N: IdArray, rows_ND: Array) -> None:
         """Add rows; ids come in any order, each of them once."""
@@ -68,6 +68,13 @@ class RowWriter:
             begin += count
             if self._num_waiting == self._rows_per_file:
                 self._write_rows()
+
+    def add_scores(self, ids_N: IdArray, scores_N: Array) -> None:
+        """Add the scores of rows, for the deltas that follow this model."""
+        if len(ids_N):
+            order_N = np.argsort(ids_N)
+            scores_N = scores_N[order_N].astype(np.float32)
+            self._write("scores", {"ids": ids_N[order_N], "scores": scores_N})
 
     def remove(self, ids_N: IdArray) -> None:
         """Add ids that have no row any more; call it once."""
@@ -89,6 +96,7 @@ class RowWriter:
             num_removed=self._num_removed,
             rows=tuple(self._names["rows"]),
             removed=tuple(self._names["removed"]),
+            scores=tuple(self._names["scores"]),
         )
 
     def _write_rows(self) -> None:
@@ -132,6 +140,17 @@ def read_removed(folder: Folder, table: TableEntry) -> IdArray:
             raise CheckpointError(f"{storage.shown(folder.url_of(name))}: damaged: expected ids")
         found.append(ids_N)
     return np.concatenate(found)
+
+
+def read_scores(folder: Folder, table: TableEntry) -> Iterator[tuple[IdArray, Array]]:
+    """Yield ids_N and scores_N of rows, file by file; nothing if the table has no scores."""
+    for name in table.scores:
+        arrays = _read(folder, name)
+        ids_N, scores_N = arrays.get("ids"), arrays.get("scores")
+        if ids_N is None or scores_N is None or len(ids_N) != len(scores_N):
+            where = storage.shown(folder.url_of(name))
+            raise CheckpointError(f"{where}: damaged: expected ids and scores")
+        yield ids_N, scores_N
 
 
 def _read(folder: Folder, name: str) -> dict[str, Array]:

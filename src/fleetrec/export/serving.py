@@ -37,11 +37,12 @@ from fleetrec.export.manifest import (
     VersionEntry,
     open_model,
 )
+from fleetrec.export.published_scores import PublishedScores, RowScores
 from fleetrec.export.row_files import RowWriter
 
 logger = logging.getLogger(__name__)
 
-DELTA_SCORE = "delta_score"  # a column of tables that count changes since the last publication
+SCORE_ERROR = 1e-4  # of scores as float32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,6 +117,12 @@ class ServingPublisher:
         self._options = options
         self._by_table = by_table
         self._sender = sender
+        self._scores = PublishedScores(self._folder)
+
+    @property
+    def _has_thresholds(self) -> bool:
+        every = (self._options, *self._by_table.values())
+        return any(options.delta_threshold > 0 for options in every)
 
     def publish(self, checkpoint_url: str, request: ServingRequest) -> ModelManifest:
         """Publish a model of a published checkpoint, then add it to its done file.
@@ -134,6 +141,8 @@ class ServingPublisher:
         manifest = self._published(url, request, source)
         if manifest is None:
             manifest = self._make(url, request, source, parent)
+        if self._has_thresholds:
+            self._scores.advance(url)
         fault_point("serving_published")
         self._note(url, request, manifest)
         if self._sender is not None and manifest.type == "delta":
@@ -203,7 +212,10 @@ class ServingPublisher:
         def fill(writer: RowWriter, table: TableConfig) -> TableEntry:
             stored = source.tables[table.name]
             options = self._by_table.get(table.name, self._options)
-            rows = _Rows(writer, table, options, now)
+            before = None
+            if parent is not None and options.delta_threshold > 0:
+                before = self._scores.at(parent, table.name)
+            rows = _Rows(writer, table, options, now, before)
             return rows.write(stored.chain, _changes_since(parent, stored))
 
         planned = ModelManifest(
@@ -238,11 +250,20 @@ class ServingPublisher:
 
 
 class _Rows:
-    """Writes the rows of one table that go to serving."""
+    """Writes the rows of one table that go to serving.
+
+    ``before`` are the scores of rows when they were last published; None: all changes count.
+    """
 
     def __init__(
-        self, writer: RowWriter, table: TableConfig, options: ServingOptions, now: int
+        self,
+        writer: RowWriter,
+        table: TableConfig,
+        options: ServingOptions,
+        now: int,
+        before: RowScores | None,
     ) -> None:
+        self._before = before
         self._writer = writer
         self._table = table
         self._options = options
@@ -276,29 +297,33 @@ class _Rows:
 
     def _add(self, block: Columns, is_kept_N: npt.NDArray[np.bool_]) -> None:
         self._writer.add(block["ids"][is_kept_N], block["rows"][is_kept_N])
+        if self._options.delta_threshold > 0:
+            self._writer.add_scores(block["ids"][is_kept_N], self._scores_N(block)[is_kept_N])
 
     def _is_served_N(self, block: Columns) -> npt.NDArray[np.bool_]:
         options = self._options
         is_served_N = np.ones(len(block["ids"]), np.bool_)
         if options.base_threshold > 0:
-            clicks_N = block["clicks"].astype(np.float64)
-            scores_N = options.nonclk_coeff * (block["shows"] - clicks_N)
-            is_served_N &= scores_N + options.click_coeff * clicks_N >= options.base_threshold
+            is_served_N &= self._scores_N(block) >= options.base_threshold
         if options.delta_keep_days is not None:
             oldest = self._now - options.delta_keep_days * SECONDS_PER_DAY
             is_served_N &= block["last_seen"].astype(np.int64) >= oldest
         return is_served_N
 
+    def _scores_N(self, block: Columns) -> npt.NDArray[np.float64]:
+        options = self._options
+        clicks_N = block["clicks"].astype(np.float64)
+        plain_N = options.nonclk_coeff * (block["shows"] - clicks_N)
+        scores_N: npt.NDArray[np.float64] = plain_N + options.click_coeff * clicks_N
+        return scores_N
+
     def _is_large_change_N(self, block: Columns) -> npt.NDArray[np.bool_]:
-        threshold = self._options.delta_threshold
-        if threshold <= 0:
+        """Return which rows have grown by the threshold since they were last published."""
+        if self._before is None:
             return np.ones(len(block["ids"]), np.bool_)
-        if DELTA_SCORE not in block:
-            raise CheckpointError(
-                f"table {self._table.name}: delta_threshold {threshold:g} needs the column "
-                f"{DELTA_SCORE}, which its checkpoints do not have; set it to 0"
-            )
-        is_large_N: npt.NDArray[np.bool_] = block[DELTA_SCORE] >= threshold
+        grown_N = self._scores_N(block) - self._before.of(block["ids"])
+        # Scores are stored as float32: a row that has grown by exactly the threshold is published.
+        is_large_N: npt.NDArray[np.bool_] = grown_N >= self._options.delta_threshold - SCORE_ERROR
         return is_large_N
 
 

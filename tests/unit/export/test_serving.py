@@ -241,11 +241,32 @@ def test_options_of_a_table_override_those_of_all(tmp_path):
     assert run.make_version().tables[TABLE].num_rows == len(run.live_ids())
 
 
-def test_a_threshold_of_changes_needs_their_score(tmp_path):
-    run = ServingRun(tmp_path, options=ServingOptions(delta_threshold=0.5))
-    run.make_version()  # a base has no such threshold
-    with pytest.raises(CheckpointError, match=f"table {TABLE}: delta_threshold 0.5 needs the col"):
-        run.make_version()
+def scores_of(run):
+    """Return the score of every live row, with the default weights."""
+    columns = run.table.snapshot()
+    shows, clicks = columns["shows"].astype(float), columns["clicks"].astype(float)
+    scores = 0.1 * (shows - clicks) + clicks
+    return dict(zip(columns["ids"].view(np.uint64).tolist(), scores.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["one process", "restarted"])
+def test_rows_are_published_when_their_score_has_grown_enough(tmp_path, restarts):
+    options = ServingOptions(delta_threshold=0.25)
+    counted = (*GROWING, "hyper_parameters.eviction={min_score: 0}")  # then clicks are counted
+    run = ServingRun(tmp_path, overrides=counted, options=options)
+    run.make_version()
+    published = scores_of(run)
+    assert ids_of(run.last_url)[0] == published.keys()  # a base has no such threshold
+    for _ in range(3):
+        if restarts:
+            run.new_publisher()
+        run.make_version(num_batches=1)
+        now = scores_of(run)
+        grown = {i for i in now if now[i] >= published.get(i, 0) + 0.25 - 1e-6}
+        changed = {i for i in now if now[i] > published.get(i, 0)}
+        assert ids_of(run.last_url)[0] == grown
+        assert grown < changed  # the others wait for the next delta
+        published |= {i: now[i] for i in grown}
 
 
 def test_the_manifest_names_the_checkpoint(run, tmp_path):

@@ -119,7 +119,7 @@ class CtrKeys(Section):
     nonclk_coeff: Weight = 0.1
     click_coeff: Weight = 1.0
     base_threshold: Weight = 1.5
-    delta_threshold: Weight | None = None
+    delta_threshold: Weight = 0.25
     delta_keep_days: Int = Field(default=16, ge=0)
     show_click_decay_rate: float = Field(default=0.98, gt=0, le=1)
     delete_threshold: Finite = 0.8
@@ -207,6 +207,7 @@ def decode_table(keys: TableKeys) -> DecodedTable:
             nonclk_coeff=ctr.nonclk_coeff,
             click_coeff=ctr.click_coeff,
             base_threshold=ctr.base_threshold,
+            delta_threshold=ctr.delta_threshold,
             delta_keep_days=ctr.delta_keep_days,
         ),
     )
@@ -257,8 +258,5 @@ def _without_counterpart(keys: TableKeys) -> Iterator[str]:
         "table_accessor_save_param": keys.table_accessor_save_param
         or accessor.table_accessor_save_param,
         "ssd_unseenday_threshold": None if ctr is None else ctr.ssd_unseenday_threshold,
-        "delta_threshold (deltas hold every row that has changed)": None
-        if ctr is None
-        else ctr.delta_threshold or None,
     }
     return (key for key, value in places.items() if value is not None)

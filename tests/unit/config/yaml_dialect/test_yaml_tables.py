@@ -84,15 +84,18 @@ def test_the_keys_of_an_accessor_become_options(tables):
             long_vector=LongVectorOptions(threshold=10, **weights),
             width=9,
             serving=ServingOptions(
-                nonclk_coeff=0.2, click_coeff=2, base_threshold=1.25, delta_keep_days=8
+                nonclk_coeff=0.2,
+                click_coeff=2,
+                base_threshold=1.25,
+                delta_threshold=0.5,
+                delta_keep_days=8,
             ),
         )
     }
     (notice,) = notices
     assert notice.endswith(
         "table_parameters.items: table_class, shard_num, fea_dim, accessor_class, "
-        "ssd_unseenday_threshold, delta_threshold (deltas hold every row that has changed) have no "
-        "effect here"
+        "ssd_unseenday_threshold have no effect here"
     )
 
 
