@@ -48,7 +48,7 @@ test-slow: setup $(VENV)/.s3  ## Run the slow tests: large files, constant memor
 	@echo "== slow tests"
 	@$(BIN)/python -m pytest -q -m slow
 
-chaos: setup  ## Kill, stop and starve servers and workers, 200 times and more (25 minutes)
+chaos: setup  ## Kill, stop and starve servers, workers and online runs, 300 times and more (35 minutes)
 	@echo "== chaos"
 	@cd tests && ../$(BIN)/python -m chaos.run $(CHAOS)
 

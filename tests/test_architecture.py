@@ -131,6 +131,7 @@ TESTED_ELSEWHERE = {
     "cli": "jobs",
     "config/job.py": "unit/config/yaml_dialect/test_decode.py",
     "config/pipeline_dialect": "unit/config/pipeline_dialect/test_pipeline_decode.py",
+    "train/waiting.py": "unit/train/test_follow.py",
     "train/peer_counters.py": "unit/train/test_saver.py",
     "config/online.py": "unit/config/yaml_dialect/test_online.py",
     "config/yaml_dialect/datasets.py": "unit/config/yaml_dialect/test_decode.py",

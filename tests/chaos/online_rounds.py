@@ -3,7 +3,6 @@
 import dataclasses
 import shutil
 import signal
-import subprocess
 import time
 
 from chaos import whole_job
@@ -17,7 +16,7 @@ from chaos.kills import (
     inject,
 )
 from chaos.online import OnlinePlan, OnlineProcess, order
-from chaos.running import RunningJob
+from chaos.running import DEADLINE_S, RunningJob
 
 # Where a run is when it dies, in words, and the place in the code; see core/fault_points.py.
 POINTS = {
@@ -32,9 +31,10 @@ POINTS = {
     "before a line of a done file": "donefile",
 }
 ANY_MOMENT = "any moment"
-MAX_COUNT = {"compute": 12, "publish": 4, "donefile": 4}
+MAX_COUNT = {"compute": 6}  # of others 2: no kill comes later than a pass after the one before
+MAX_DELAY_S = 0.2  # after a pass was frozen: it is evaluated, trained or saved
 CHIEF_ONLY = ("pass_frozen", "publish", "serving_rows", "serving_published", "donefile")
-ONE = OnlinePlan(mode="one process", num_days=3)
+ONE = OnlinePlan(mode="one process", num_days=4)
 LONG = {"num_days": 4, "minutes": 240, "num_samples": 160, "batch_size": 8}
 SYNC = OnlinePlan(mode="sync", **LONG)
 ASYNC = OnlinePlan(mode="async", **LONG)
@@ -50,7 +50,7 @@ class OnlineKill(Kill):
         return (0,) if self.place in CHIEF_ONLY else super().indexes
 
 
-def killed_process(folder, rng, run, *, words=tuple(POINTS), num_random=2, max_seconds=2.5):
+def killed_process(folder, rng, run, *, words=tuple(POINTS), num_random=2):
     """One process: a death at each of some points, and at random moments; restarted after each."""
     deaths = [*words, *[ANY_MOMENT] * num_random]
     for index in rng.permutation(len(deaths)):
@@ -58,7 +58,8 @@ def killed_process(folder, rng, run, *, words=tuple(POINTS), num_random=2, max_s
         begin = time.monotonic()
         with OnlineProcess(folder) as process:
             if one == ANY_MOMENT:
-                status = _status_after(process, float(rng.uniform(0.2, max_seconds)))
+                placed = order(process.faults, "pass_frozen", word="note")
+                status = _kill_later(process, placed, float(rng.uniform(0, MAX_DELAY_S)))
             else:
                 point = POINTS[one]
                 count = int(rng.integers(1, MAX_COUNT.get(point, 2) + 1))
@@ -74,13 +75,15 @@ def killed_process(folder, rng, run, *, words=tuple(POINTS), num_random=2, max_s
         assert status == 0, f"status {status}\n{process.tail()}"
 
 
-def _status_after(process, seconds):
-    """Kill a run after some seconds; returns its status if it ended before."""
-    try:
-        return process.wait(seconds=seconds)  # the moment is the point
-    except subprocess.TimeoutExpired:
-        process.process.kill()
-        return process.wait()
+def _kill_later(process, note, delay_s):
+    """Kill a run some time after it has come by a point; returns its status."""
+    deadline = time.monotonic() + DEADLINE_S
+    while note.exists() and process.process.poll() is None:
+        assert time.monotonic() < deadline, f"no pass has begun\n{process.tail()}"
+        time.sleep(0.005)
+    time.sleep(delay_s)  # the moment is the point: there is no condition to wait for
+    process.process.kill()
+    return process.wait()
 
 
 def server_kills(places=None):
@@ -132,7 +135,7 @@ def orphaned(folder, rng, run, *, times=3):
 
 
 def lost_servers(folder, rng, run, *, times=2):
-    """The chief dies before its first step of a pass, then all die; servers lose their state.
+    """The chief dies before its first step of a pass, then all die, and servers lose their state.
 
     The run continues from the last checkpoint, which the second chief has written again.
     """

@@ -1,9 +1,7 @@
 """Passes over folders of data that arrive while a run trains: ``<folder>/<YYYYMMDD>/<HHMM>``."""
 
-import dataclasses
 import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from fleetrec.config.online import FollowOptions
 from fleetrec.core.errors import DataError, FleetRecError
@@ -12,32 +10,12 @@ from fleetrec.core.fault_points import fault_point
 from fleetrec.core.progress import Progress
 from fleetrec.data.files import DataFile
 from fleetrec.parallel.group import Group
-from fleetrec.parallel.wait_on_chief import wait_on_chief
-from fleetrec.train.context import StopRequestedError
 from fleetrec.train.data_folders import Arrival, DataFolders, Split
 from fleetrec.train.pass_log import FrozenPass, LateFile, PassLog, fingerprints
 from fleetrec.train.pass_plan import PassSpec, PhaseFiles
+from fleetrec.train.waiting import Waiting, WaitReport
 
 logger = logging.getLogger(__name__)
-
-PAUSE_S = 0.5  # a run that is to stop notices it this soon
-REPORT_S = 60.0  # between two lines about data that is not there
-
-OnWaiting = Callable[[str, float], None]
-
-
-def ignore_waiting(_what: str, _seconds: float) -> None:
-    """Do nothing while data is waited for."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """How a plan waits: its clock and stop flag; ``on_waiting`` gets the pass and the seconds."""
-
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    should_stop: Callable[[], bool] = lambda: False
-    on_waiting: OnWaiting = ignore_waiting
 
 
 class Follow:
@@ -70,17 +48,10 @@ class Follow:
             return None
         if index in self._frozen:
             return self._frozen[index].spec
-        content = wait_on_chief(
-            self._group,
-            _Wait(self, after, self._waiting).poll,
-            key="pass",
-            pass_index=index,
-            pause=lambda: self._waiting.sleep(min(PAUSE_S, self._options.poll_s)),
-            clock=self._waiting.clock,
-            should_stop=self._waiting.should_stop,
+        poll = _Wait(self, after, self._waiting).poll
+        content = self._waiting.wait(
+            self._group, poll, pass_index=index, poll_s=self._options.poll_s
         )
-        if content is None:
-            raise StopRequestedError
         frozen = FrozenPass.from_bytes(content.encode(), where=f"pass {index}")
         if self._group.is_chief:
             self._log.write(frozen)
@@ -213,15 +184,14 @@ class _Wait:
     def __init__(self, plan: Follow, after: Progress, waiting: Waiting) -> None:
         self._plan = plan
         self._after = after
-        self._waiting = waiting
-        self._begin = waiting.clock()
+        self._clock = waiting.clock
+        self._report = WaitReport(waiting, plan.pass_name(after.pass_index))
         self._last_look: float | None = None
-        self._last_report: float | None = None
         self._is_checked = False
 
     def poll(self) -> str | None:
         """Return the frozen pass as JSON; None: its data is not complete."""
-        index, now = self._after.pass_index, self._waiting.clock()
+        index, now = self._after.pass_index, self._clock()
         if not self._is_checked:
             self._is_checked = True
             before = self._begun_before(index)
@@ -234,9 +204,9 @@ class _Wait:
             arrival = self._plan.arrival(index)
         except FleetRecError as error:  # storage that does not answer may do so later
             arrival = Arrival(files=(), missing=str(error))
-        if arrival.is_complete or self._is_given_up(index, arrival, now - self._begin):
+        if arrival.is_complete or self._is_given_up(index, arrival, self._report.waited_s):
             return self._plan.freeze(index, arrival).to_bytes().decode()
-        self._report(index, arrival, now)
+        self._report.report(arrival.missing)
         return None
 
     def _begun_before(self, index: int) -> FrozenPass | None:
@@ -276,18 +246,6 @@ class _Wait:
             )
         logger.warning("%s; trained with what is there: %d files", what, len(arrival.files))
         return True
-
-    def _report(self, index: int, arrival: Arrival, now: float) -> None:
-        waited_s = now - self._begin
-        self._waiting.on_waiting(self._plan.pass_name(index), waited_s)
-        if self._last_report is None or now - self._last_report >= REPORT_S:
-            self._last_report = now
-            logger.info(
-                "waiting for pass %s (%.0f s): %s",
-                self._plan.pass_name(index),
-                waited_s,
-                arrival.missing,
-            )
 
 
 def file_problem(file: DataFile) -> str | None:

@@ -26,7 +26,7 @@ from fleetrec.train.delta_chain import chain_of
 from fleetrec.train.dump import open_dump
 from fleetrec.train.evaluate import PhaseEvaluation, evaluate
 from fleetrec.train.events import StepInfo
-from fleetrec.train.follow import Follow, Waiting
+from fleetrec.train.follow import Follow
 from fleetrec.train.inference_export import InferenceExport
 from fleetrec.train.loop import Loop
 from fleetrec.train.pass_log import PassLog
@@ -39,6 +39,7 @@ from fleetrec.train.saver import Saver
 from fleetrec.train.start import Start, Starter
 from fleetrec.train.stream_plan import Stream
 from fleetrec.train.user_runner import RequestedPasses, user_runner
+from fleetrec.train.waiting import Waiting
 
 __all__ = ("Evaluation", "RunContext", "StoppedError", "Training")
 

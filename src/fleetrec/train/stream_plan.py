@@ -23,11 +23,9 @@ from fleetrec.data.streams.ranges import (
     offsets_of,
 )
 from fleetrec.parallel.group import Group
-from fleetrec.parallel.wait_on_chief import wait_on_chief
-from fleetrec.train.context import StopRequestedError
-from fleetrec.train.follow import PAUSE_S, REPORT_S, Waiting
 from fleetrec.train.pass_log import FrozenPass, PassLog, fingerprints
 from fleetrec.train.pass_plan import PassSpec, PhaseFiles
+from fleetrec.train.waiting import Waiting, WaitReport
 
 logger = logging.getLogger(__name__)
 
@@ -74,17 +72,9 @@ class Stream:
             return self._frozen[index].spec
         wait = _Wait(self, index, self._waiting, last_freeze=self._last_freeze)
         with contextlib.closing(wait):
-            content = wait_on_chief(
-                self._group,
-                wait.poll,
-                key="pass",
-                pass_index=index,
-                pause=lambda: self._waiting.sleep(min(PAUSE_S, self.options.poll_s)),
-                clock=self._waiting.clock,
-                should_stop=self._waiting.should_stop,
+            content = self._waiting.wait(
+                self._group, wait.poll, pass_index=index, poll_s=self.options.poll_s
             )
-        if content is None:
-            raise StopRequestedError
         if content == OVER:
             return None
         frozen = self._with_client(FrozenPass.from_bytes(content.encode(), where=f"pass {index}"))
@@ -208,13 +198,12 @@ class _Wait:
     ) -> None:
         self._plan = plan
         self._index = index
-        self._waiting = waiting
-        self._begin = waiting.clock()
+        self._clock = waiting.clock
+        self._report = WaitReport(waiting, f"{index} of {plan.url.topic}")
         self._last_freeze = last_freeze
         self._begins: Offsets | None = None
         self._client: StreamClient | None = None
         self._last_look: float | None = None
-        self._last_report: float | None = None
         self._short_since: float | None = None
 
     def close(self) -> None:
@@ -225,7 +214,7 @@ class _Wait:
 
     def poll(self) -> str | None:
         """Return the frozen pass as JSON, or that the run is over; None: wait."""
-        now = self._waiting.clock()
+        now = self._clock()
         if self._last_look is None:
             before = self._plan.frozen(self._index)
             if before is not None:
@@ -237,7 +226,7 @@ class _Wait:
             return self._look(now)
         except NoAnswerError as error:
             self.close()
-            self._report(now, str(error))
+            self._report.report(str(error))
             return None
 
     def _look(self, now: float) -> str | None:
@@ -259,7 +248,7 @@ class _Wait:
         if count >= options.messages or (is_due and count > 0):
             frozen = plan.freeze(self._client, self._index, self._begins, ends)
             return frozen.to_bytes().decode()
-        self._report(now, f"{count} of {options.messages} messages")
+        self._report.report(f"{count} of {options.messages} messages")
         return None
 
     def _check_ends(self, ends: Offsets, now: float) -> None:
@@ -282,14 +271,6 @@ class _Wait:
                 "start a new run in another folder"
             )
         raise NoAnswerError(what)
-
-    def _report(self, now: float, what: str) -> None:
-        waited_s = now - self._begin
-        name = f"{self._plan.url.topic}, pass {self._index}"
-        self._waiting.on_waiting(name, waited_s)
-        if self._last_report is None or now - self._last_report >= REPORT_S:
-            self._last_report = now
-            logger.info("waiting for %s (%.0f s): %s", name, waited_s, what)
 
 
 def _up_to(ends: Offsets, limits: Offsets, begins: Offsets) -> Offsets:

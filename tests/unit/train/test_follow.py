@@ -12,8 +12,9 @@ from fleetrec.core.event_time import day_time
 from fleetrec.core.progress import Progress
 from fleetrec.parallel.solo import SoloGroup
 from fleetrec.train.context import StopRequestedError
-from fleetrec.train.follow import Follow, Waiting
+from fleetrec.train.follow import Follow
 from fleetrec.train.pass_log import PassLog
+from fleetrec.train.waiting import Waiting
 from making_online import DAYS, DONE, SPLIT_MINUTES, make_days, make_split
 
 

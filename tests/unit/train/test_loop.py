@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fleetrec.core.batch import Cursor
 from fleetrec.core.errors import ModelError
 from fleetrec.core.progress import Progress
 from fleetrec.data.files import list_files
@@ -14,6 +15,7 @@ from fleetrec.train.pass_plan import PassSpec
 from fleetrec.train.phase import build_phase
 from fleetrec.train.rules import NoRules
 from making import make_data, tensors_of
+from making_online import DAYS, make_days, write_online_job
 from making_training import (
     BATCH_SIZE,
     BATCHES,
@@ -123,6 +125,21 @@ def test_a_plan_may_name_files_and_event_time_when_a_pass_begins(config, tmp_pat
     (done,) = recorder.passes
     assert (done.epoch, done.metrics["SAMPLES"]) == ("20260101", 7)
     assert times == {(1, 777)}
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_a_pass_that_another_worker_had_begun_is_not_evaluated_again(tmp_path, is_ahead):
+    """That worker does not evaluate it, and would be waited for."""
+    run = decode_run(write_online_job(tmp_path, make_days(tmp_path / "days"), prefetch=False))
+    recorder, group = Recorder(), SoloGroup(torch.device("cpu"))
+    phase = build_phase(run.phases[0], run, group)
+    files = {phase.name: tuple(list_files(str(tmp_path / "days" / DAYS[0] / "0000")))}
+    spec = PassSpec(name="0", index=0, event_time=0, files=files, fingerprint={})
+    loop = Loop([phase], group, Once(spec), NoRules(), make_context(Path("run"), recorder), run=run)
+    ahead = Progress(batch=1, step=1, cursor=Cursor(file=0, samples=20))
+    loop.begin(Progress(), by_worker=[Progress(), ahead if is_ahead else Progress()])
+    loop.run_pass(spec)
+    assert [done.kind for done in recorder.passes] == ["infer", "train"][is_ahead:]
 
 
 def test_num_steps_ends_a_run_within_a_pass(config):

@@ -14,9 +14,9 @@ from fleetrec.data.streams.client import Message, NoAnswerError
 from fleetrec.parallel.solo import SoloGroup
 from fleetrec.train import stream_plan
 from fleetrec.train.context import StopRequestedError
-from fleetrec.train.follow import Waiting
 from fleetrec.train.pass_log import PassLog
 from fleetrec.train.stream_plan import Stream
+from fleetrec.train.waiting import Waiting
 from streaming import KafkaCluster
 
 NOON = day_time("20261118") + 12 * 3600
@@ -126,7 +126,7 @@ def test_a_pass_waits_for_its_size_or_its_time(tmp_path, topic, caplog):
     assert names(plan.next(at(0))) == ["clicks/0/0-1"]  # the first one does not wait
     assert names(plan.next(at(1))) == ["clicks/0/1-7"]
     assert clock.now == 30
-    assert "waiting for clicks, pass 1 (0 s): 0 of 10 messages" in caplog.text
+    assert "waiting for pass 1 of clicks (0 s): 0 of 10 messages" in caplog.text
     clock._do = lambda now: topic.send(5) if now in (31, 32) else None
     assert names(plan.next(at(2))) == ["clicks/0/7-17"]
     assert clock.now == 32
@@ -270,7 +270,7 @@ def test_a_broker_that_does_not_answer_is_waited_for(tmp_path, topic, caplog):
     topic.send(10)
     topic.failing = 500
     assert names(make_plan(tmp_path).next(at(0))) == ["clicks/0/0-10"]
-    assert caplog.text.count("waiting for clicks, pass 0") == 9  # in 500 s
+    assert caplog.text.count("waiting for pass 0 of clicks") == 9  # in 500 s
     assert "no broker" in caplog.text
 
 
