@@ -24,8 +24,6 @@ from fleetrec.core.exit import exit_now
 from fleetrec.core.place import Place
 from fleetrec.launch.job_spec import JobSpec
 from fleetrec.launch.placement import assign_replicas
-from fleetrec.train.pass_check import check_passes
-from fleetrec.train.pass_log import PassLog
 from fleetrec.train.run_folder import RunFolder, run_folder_of
 from fleetrec.train.run_lock import run_lock
 
@@ -192,14 +190,21 @@ def is_collective(run: RunOptions) -> bool:
 
 def has_begun(run: RunOptions) -> bool:
     """Return whether an online run has begun a pass before; it continues there."""
-    return run.online is not None and PassLog(run.online.save_path).has_any()
+    if run.online is None:
+        return False
+    from fleetrec.train.pass_log import PassLog  # loads numpy: not for a supervisor of other runs
+
+    return PassLog(run.online.save_path).has_any()
 
 
 def _check_begun(run: RunOptions, place: Place | None) -> None:
     """Refuse options of an online run with which its passes would mean other data."""
     online = run.online
-    if online is not None and isinstance(online.follow, FollowOptions) and not _is_child(place):
-        check_passes(online.follow, save_path=online.save_path)
+    if online is None or not isinstance(online.follow, FollowOptions) or _is_child(place):
+        return
+    from fleetrec.train.pass_check import check_passes
+
+    check_passes(online.follow, save_path=online.save_path)
 
 
 def _lock_of(run: RunOptions, place: Place | None) -> contextlib.AbstractContextManager[None]:
