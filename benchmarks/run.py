@@ -58,7 +58,9 @@ BENCHMARKS: dict[str, Measure] = {
     "saving_served": lambda parts, asked: saving_served.measure(
         parts, batch_size=asked.batch_size, num_ids=max(asked.ids, criteo_like.NUM_IDS)
     ),
-    "online": lambda parts, _: online.measure(parts),
+    "online": lambda _, asked: online.measure(
+        cached_parts(asked.cache, num_samples=24 * 16 * 1024, num_parts=24)
+    ),
     "exchange": lambda parts, asked: exchange.measure(parts[0], batch_size=asked.batch_size),
 }
 

@@ -15,6 +15,7 @@ from fleetrec.core.errors import DataError, ModelError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.core.progress import Progress
 from fleetrec.tasks.binary import BinaryTask
+from fleetrec.tasks.grouped import GroupedTask
 from fleetrec.tasks.in_batch import InBatchTask
 from fleetrec.tasks.scored import ScoredTask
 from fleetrec.tasks.task import Task
@@ -82,6 +83,9 @@ class Case:
 CASES = {
     "binary": Case(BinaryTask(label=LABEL), binary_outputs, log_losses),
     "named binary": Case(BinaryTask(label=LABEL, name="buy"), binary_outputs, log_losses),
+    "grouped": Case(
+        GroupedTask(BinaryTask(label=LABEL), feature="user"), binary_outputs, log_losses
+    ),
     "scored": Case(
         ScoredTask(
             label=LABEL, metrics=[AUC, GAUC, *(MetricOptions(name=name) for name in ERRORS)]
