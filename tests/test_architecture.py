@@ -104,6 +104,7 @@ TYPE_MODULES = {  # protocols, types and constants: nothing in them runs by itse
     "config/dataset_features.py",
     "config/features.py",
     "config/groups.py",
+    "config/input_rules.py",
     "config/processes.py",
     "config/rules.py",
     "config/schedules.py",

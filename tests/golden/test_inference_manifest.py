@@ -101,6 +101,7 @@ MANIFEST = """{
    ]
   }
  },
+ "input": null,
  "files": {
   "model.onnx": {
    "bytes": GRAPH_BYTES,

@@ -16,6 +16,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 
 from fleetrec.checkpoint.folder import describe, publish_folder
 from fleetrec.checkpoint.staging import Staging
+from fleetrec.config.input_rules import InputRules
 from fleetrec.core.batch import SAMPLE, Batch, Inputs
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import (
@@ -36,6 +38,7 @@ from fleetrec.core.errors import (
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import LookupGroup
 from fleetrec.embedding.table import TableConfig
+from fleetrec.export.feature_rules import pack_rules
 from fleetrec.export.manifest import (
     MODEL,
     FeedEntry,
@@ -64,6 +67,7 @@ class InferenceModel:
     inputs: Inputs
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
+    rules: InputRules | None = None  # for raw columns
     option: str = SAVE_INFERENCE  # why the model is exported, for messages
 
     def write(self, url: str | Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -83,6 +87,7 @@ class InferenceModel:
         *,
         fill: FillTable,
         weights: Mapping[str, Tensor] | None = None,
+        assets: Mapping[str, bytes] = MappingProxyType({}),
     ) -> ModelManifest:
         """Publish a model; returns its complete manifest.
 
@@ -91,22 +96,26 @@ class InferenceModel:
             manifest: Type, version, parent and source of the model.
             fill: Writes the rows of one table.
             weights: The dense network by name of the variable; None: as it is now.
+            assets: Further files by name, which the model does not read.
         """
         graph = self.encode_graph(weights)
+        rules = None
+        contents = {GRAPH: graph, **{f"assets/{name}": one for name, one in assets.items()}}
+        if self.rules is not None and manifest.type == "base":
+            rules, vocabularies = pack_rules(self.rules, self.feeds)
+            contents |= vocabularies
         staging = Staging.create(url)
         try:
             tables: dict[str, TableEntry] = {}
-            files = {GRAPH: describe(graph)}
+            files = {name: describe(content) for name, content in contents.items()}
             for name, table in self.model.embedding_collection().tables.items():
                 writer = RowWriter(staging, name, dim=table.dim)
                 tables[name] = fill(writer, table)
                 files |= writer.files
             complete = manifest.model_copy(
-                update={"graphs": (self._graph_entry(),), "tables": tables}
+                update={"graphs": (self._graph_entry(),), "tables": tables, "input": rules}
             ).with_fingerprint(files)
-            publish_folder(
-                staging, contents={GRAPH: graph}, meta=complete.to_plain(), written=files
-            )
+            publish_folder(staging, contents=contents, meta=complete.to_plain(), written=files)
         except BaseException:
             with contextlib.suppress(FleetRecError):  # the first error is the one to show
                 staging.discard()
@@ -207,11 +216,12 @@ def plan_inference(
     *,
     feeds: Sequence[str],
     fetches: Sequence[str],
+    rules: InputRules | None = None,
     option: str = SAVE_INFERENCE,
 ) -> InferenceModel:
     """Check the names of feeds and fetches; an empty list means all.
 
-    ``option`` is why the model is exported, for messages.
+    ``rules`` are stored with the model, so that it takes raw columns. ``option`` is why the model is exported, for messages.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -255,6 +265,7 @@ def plan_inference(
         inputs=inputs,
         feeds=tuple(name for name in feeds or needed if name in needed),
         fetches=tuple(fetches or outputs),
+        rules=rules,
         option=option,
     )
 

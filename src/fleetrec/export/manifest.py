@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from fleetrec.checkpoint.folder import FORMAT_VERSIONS, Folder, open_folder
 from fleetrec.checkpoint.staging import MANIFEST
+from fleetrec.config.input_rules import InputRules
 from fleetrec.config.options import Options
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError
@@ -102,7 +103,7 @@ class SourceEntry(Options):
 
 
 class ModelManifest(Options):
-    """What an inference model consists of."""
+    """What an inference model consists of; a base may have rules for raw columns."""
 
     kind: Literal["inference model"] = KIND
     type: Literal["base", "delta"]
@@ -112,6 +113,7 @@ class ModelManifest(Options):
     source: SourceEntry | None = None
     graphs: tuple[GraphEntry, ...]
     tables: dict[str, TableEntry]
+    input: InputRules | None = None
 
     @property
     def name(self) -> str:

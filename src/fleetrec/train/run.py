@@ -186,6 +186,7 @@ class Training:
                 phase.loader.inputs,
                 feeds=options.feeds,
                 fetches=options.fetches,
+                rules=phase.loader.input_rules,
                 option=SAVE_INFERENCE if is_written else "a rule for serving models",
             )
             for phase in self._phases
