@@ -11,6 +11,7 @@ from fleetrec.config.features import (
     IdListOptions,
 )
 from fleetrec.config.input_rules import InputRules
+from fleetrec.config.job import TextTableOptions
 from fleetrec.core.errors import CheckpointError, DataError
 from fleetrec.features.feature_set import FeatureSet
 from fleetrec.features.vocabulary import parse_vocabulary, read_vocabulary
@@ -49,6 +50,16 @@ def restrict(options: FeatureSetOptions, names: Collection[str]) -> FeatureSetOp
     return options.model_copy(update={"columns": columns, "features": features})
 
 
+def with_text_cells(options: FeatureSetOptions, table: TextTableOptions) -> FeatureSetOptions:
+    """Return rules that also take slots from cells of text, which may hold several values."""
+    features: list[AnyFeatureOptions] = []
+    for feature in options.features:
+        is_slot = isinstance(feature, IdListOptions | DenseOptions)
+        update = {"list_separator": table.list_separator} if is_slot else {}
+        features.append(feature.model_copy(update=update))
+    return options.model_copy(update={"features": tuple(features)})
+
+
 def load_rules(folder: Folder, rules: InputRules) -> FeatureSet:
     """Return the features of a model; its vocabularies are read from its folder."""
     features = []
@@ -56,7 +67,7 @@ def load_rules(folder: Folder, rules: InputRules) -> FeatureSet:
         path = _vocabulary_path(feature)
         if path is not None:
             words = parse_vocabulary(folder.read_bytes(path), path=folder.url_of(path))
-            feature = _replaced(feature, words=words)  # noqa: PLW2901
+            feature = _replaced(feature, words=words)
         features.append(feature)
     try:
         return FeatureSet(rules.features.model_copy(update={"features": tuple(features)}))

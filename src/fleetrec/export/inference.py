@@ -221,7 +221,8 @@ def plan_inference(
 ) -> InferenceModel:
     """Check the names of feeds and fetches; an empty list means all.
 
-    ``rules`` are stored with the model, so that it takes raw columns. ``option`` is why the model is exported, for messages.
+    ``rules`` are stored with the model, so that it takes raw columns. ``option`` is why the model
+    is exported, for messages.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
