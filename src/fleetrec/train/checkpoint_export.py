@@ -46,7 +46,7 @@ def export_checkpoint(
     for phase in run.phases:
         target = url if len(run.phases) == 1 else storage.join(url, phase.name)
         planned = _plan(phase, run)
-        _publish(planned, checkpoint, matching_part(checkpoint, phase), target, assets)
+        publish_export(planned, checkpoint, matching_part(checkpoint, phase), target, assets)
         targets.append(target)
     return targets
 
@@ -83,13 +83,14 @@ def _files(dataset: DatasetOptions) -> list[DataFile]:
     return [DataFile(path=path, name=storage.name_of(path), num_bytes=0)]
 
 
-def _publish(
+def publish_export(
     planned: InferenceModel,
     checkpoint: Folder,
     part: str,
     target: str,
-    assets: Mapping[str, bytes],
+    assets: Mapping[str, bytes] = MappingProxyType({}),
 ) -> None:
+    """Publish an inference model of the weights in one phase of a checkpoint."""
     tables = stored_tables(checkpoint, part)
     missing = sorted(planned.model.embedding_collection().tables.keys() - tables.keys())
     if missing:
