@@ -117,3 +117,28 @@ def test_what_is_not_supported_or_missing_is_refused(job):
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         export_model(ExportRequest(checkpoint="nowhere", out="x"))
     assert not Path("x").exists()
+
+
+@pytest.mark.parametrize("kind", ["final", "latest", "best"])
+def test_a_pipeline_exports_while_it_trains(tmp_path, kind):
+    paths = write_data(tmp_path, num_train=512, num_eval=128)
+    source = write_pipeline(tmp_path, MODELS["DeepFM"], paths=paths, num_steps=6)
+    text = source.read_text().replace("save_checkpoints_steps: 100", "save_checkpoints_steps: 2")
+    source.write_text(f'{text}export_config {{ exporter_type: "{kind}" exports_to_keep: 2 }}')
+    train_and_evaluate(TrainEvalRequest(source=str(source)), continue_train=False)
+    found = sorted(int(path.name) for path in (tmp_path / "model" / "export" / kind).iterdir())
+    if kind == "best":
+        scores = [one["metrics"]["auc"] for one in evaluations(tmp_path / "model")]
+        best = [2 * (i + 1) for i, score in enumerate(scores) if score > max([0.0, *scores[:i]])]
+        assert found == best[-2:]
+    else:
+        assert found == {"final": [6], "latest": [4, 6]}[kind]
+    columns = {"user": ["u1"], "item": [3], "city": ["rome"], "tags": ["t1:0.5|t2:0.1"]}
+    predictor = Predictor(tmp_path / "model" / "export" / kind / str(found[-1]))
+    answer = predictor.predict_raw({**columns, "price": [0.5], "history": ["1|2"]})
+    assert 0 < answer["probs"][0] < 1
+
+
+def evaluations(folder):
+    events = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [one for one in events if one.get("phase") == "eval"]

@@ -39,15 +39,17 @@ class Rule(Options):
     - ``delta``: save what has changed since the last checkpoint;
     - ``serving``: the same, unless a checkpoint of this moment is there, and publish a serving
       model of it, as ``serving`` says;
-    - ``inference``: save an inference model;
+    - ``inference``: save an inference model; with ``metric``, only if the last evaluation is the
+      best;
     - ``evaluate``: evaluate the model, and write the metrics to ``path`` if there is one;
     - ``early_stop``: end the run if ``metric`` has not improved in ``patience`` evaluations.
 
     ``path`` is a URL in which ``{pass}``, ``{batch}``, ``{step}`` and ``{folder}``, the folder of
     the run, are replaced, and for runs that follow days ``{day}``, ``{next_day}`` and ``{number}``,
     that of the pass in its day. So is ``name``, by which an evaluation is reported. Of the
-    checkpoints of a rule the newest ``keep`` stay; 0: all. ``done_folder`` is where a done file
-    lists the checkpoints of days, and of which the folders of the last ``keep_days`` days stay.
+    checkpoints or models of a rule the newest ``keep`` stay; 0: all. ``done_folder`` is where a
+    done file lists the checkpoints of days, and of which the folders of the last ``keep_days`` days
+    stay.
     """
 
     when: RuleWhen
