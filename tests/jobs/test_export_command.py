@@ -142,3 +142,22 @@ def test_a_pipeline_exports_while_it_trains(tmp_path, kind):
 def evaluations(folder):
     events = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     return [one for one in events if one.get("phase") == "eval"]
+
+
+@pytest.mark.parametrize(("rows", "tolerance"), [("float16", 1e-3), ("int8", 0.03)])
+def test_smaller_rows_answer_nearly_the_same(job, rows, tolerance):
+    overrides = [
+        "runner.train.save_inference_path=small",
+        f"runner.train.save_inference_rows={rows}",
+    ]
+    run(job, *overrides)
+    export_model(ExportRequest(checkpoint="ckpt/1", out="exported", rows=rows))
+    whole = Predictor("saved/1").predict(FEEDS)["predict"]
+    for folder in ("exported", "small/1"):
+        predictor = Predictor(folder)
+        assert {table.row_type for table in predictor.manifest.tables.values()} == {rows}
+        np.testing.assert_allclose(
+            predictor.predict(FEEDS)["predict"], whole, atol=tolerance, rtol=0
+        )
+    with pytest.raises(ConfigError, match="--rows: expected float32, float16, int8, got 'int4'"):
+        export_model(ExportRequest(checkpoint="ckpt/1", out="x", rows="int4"))

@@ -4,12 +4,14 @@ import dataclasses
 import logging
 import time
 from collections.abc import Sequence
+from typing import get_args
 
 from fleetrec.checkpoint.folder import published_kind
 from fleetrec.checkpoint.staging import delete_folder
 from fleetrec.cli.logs import console_logging
 from fleetrec.cli.trained import open_trained, run_of
 from fleetrec.config.load import PIPELINE_FILE
+from fleetrec.config.rules import RowType
 from fleetrec.core import storage
 from fleetrec.core.errors import ConfigError
 from fleetrec.export.manifest import KIND
@@ -17,6 +19,7 @@ from fleetrec.train.checkpoint_export import export_checkpoint
 
 logger = logging.getLogger(__name__)
 
+ROW_TYPES: tuple[str, ...] = get_args(RowType)
 DONE_TEXT = b"ExportDone"
 
 
@@ -32,6 +35,7 @@ class ExportRequest:
     asset_files: str | None = None
     clear_export: bool = False
     done_file: str | None = None
+    rows: str | None = None
     overrides: Sequence[str] = ()
     refused: Sequence[str] = ()
 
@@ -46,6 +50,8 @@ class ExportRequest:
             problems.append("export: expected a checkpoint, --checkpoint_path or --model_dir")
         if (self.out is None) == (self.export_dir is None):
             problems.append("export: expected a folder for the model, or --export_dir")
+        if self.rows not in (None, *ROW_TYPES):
+            problems.append(f"--rows: expected {', '.join(ROW_TYPES)}, got {self.rows!r}")
         if self.export_dir is None:
             for name, value in (
                 ("clear_export", self.clear_export),
@@ -67,6 +73,9 @@ def export_model(request: ExportRequest) -> None:
             model_dir=request.model_dir,
             overrides=request.overrides,
         )
+        if request.rows is not None:
+            inference = run.inference.model_copy(update={"rows": request.rows})
+            run = run.model_copy(update={"inference": inference})
         assets = _assets(request)
         target = request.out
         if request.export_dir is not None:

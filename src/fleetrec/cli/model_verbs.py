@@ -156,6 +156,9 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
         str | None,
         typer.Option("--export_done_file", help="A file to write in --export_dir at the end."),
     ] = None,
+    rows: Annotated[
+        str | None, typer.Option("--rows", help="Type of rows: float32, float16 or int8.")
+    ] = None,
     override: Overrides = None,
     redis: RedisOptions = None,
     oss: OssOptions = None,
@@ -176,6 +179,7 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
             asset_files=asset_files,
             clear_export=clear_export,
             done_file=export_done_file,
+            rows=rows,
             overrides=override or (),
             refused=tuple(n for n, v in (("redis", redis), ("oss", oss)) if v),
         )

@@ -18,6 +18,7 @@ RuleWhen = Literal[
     "stop",
     "end",
 ]
+RowType = Literal["float32", "float16", "int8"]
 RuleAction = Literal["checkpoint", "delta", "serving", "inference", "evaluate", "early_stop"]
 
 
@@ -123,7 +124,8 @@ class WarmStartOptions(Options):
 
 
 class InferenceOptions(Options):
-    """Inputs and outputs of inference models; empty: all."""
+    """Inputs and outputs of inference models (empty: all), and the type of the rows in files."""
 
     feeds: tuple[str, ...] = ()
     fetches: tuple[str, ...] = ()
+    rows: RowType = "float32"

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from fleetrec.checkpoint.folder import describe, publish_folder
 from fleetrec.checkpoint.staging import Staging
 from fleetrec.config.input_rules import InputRules
+from fleetrec.config.rules import RowType
 from fleetrec.core.batch import SAMPLE, Batch, Inputs
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import (
@@ -68,6 +69,7 @@ class InferenceModel:
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
     rules: InputRules | None = None  # for raw columns
+    row_type: RowType = "float32"
     option: str = SAVE_INFERENCE  # why the model is exported, for messages
 
     def write(self, url: str | Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -109,7 +111,7 @@ class InferenceModel:
             tables: dict[str, TableEntry] = {}
             files = {name: describe(content) for name, content in contents.items()}
             for name, table in self.model.embedding_collection().tables.items():
-                writer = RowWriter(staging, name, dim=table.dim)
+                writer = RowWriter(staging, name, dim=table.dim, row_type=self.row_type)
                 tables[name] = fill(writer, table)
                 files |= writer.files
             complete = manifest.model_copy(
@@ -210,13 +212,14 @@ class InferenceModel:
         return (tuple({0: batch} | ({1: free[n]} if n in free else {}) for n in names),)
 
 
-def plan_inference(
+def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     model: Model,
     inputs: Inputs,
     *,
     feeds: Sequence[str],
     fetches: Sequence[str],
     rules: InputRules | None = None,
+    row_type: RowType = "float32",
     option: str = SAVE_INFERENCE,
 ) -> InferenceModel:
     """Check the names of feeds and fetches; an empty list means all.
@@ -267,6 +270,7 @@ def plan_inference(
         feeds=tuple(name for name in feeds or needed if name in needed),
         fetches=tuple(fetches or outputs),
         rules=rules,
+        row_type=row_type,
         option=option,
     )
 

@@ -12,6 +12,7 @@ from fleetrec.checkpoint.folder import FORMAT_VERSIONS, Folder, open_folder
 from fleetrec.checkpoint.staging import MANIFEST
 from fleetrec.config.input_rules import InputRules
 from fleetrec.config.options import Options
+from fleetrec.config.rules import RowType
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError
 from fleetrec.embedding.layout import Combiner
@@ -70,7 +71,7 @@ class TableEntry(Options):
     """The rows of a table: all of them, or in a delta what has changed."""
 
     dim: int = Field(gt=0)
-    row_type: Literal["float32"]
+    row_type: RowType
     hashed_into: int | None
     content: Content
     num_rows: int

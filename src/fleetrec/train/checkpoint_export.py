@@ -61,7 +61,13 @@ def _plan(phase: PhaseOptions, run: RunOptions) -> InferenceModel:
         raise ConfigError([f"phase {phase.name}: {phase.model_path}: {error}"]) from error
     options = run.inference
     return plan_inference(
-        model, inputs, feeds=options.feeds, fetches=options.fetches, rules=rules, option=OPTION
+        model,
+        inputs,
+        feeds=options.feeds,
+        fetches=options.fetches,
+        rules=rules,
+        row_type=options.rows,
+        option=OPTION,
     )
 
 
