@@ -101,11 +101,9 @@ class InferenceModel:
             assets: Further files by name, which the model does not read.
         """
         graph = self.encode_graph(weights)
-        rules = None
+        rules, vocabularies = self._packed_rules if manifest.type == "base" else (None, {})
         contents = {GRAPH: graph, **{f"assets/{name}": one for name, one in assets.items()}}
-        if self.rules is not None and manifest.type == "base":
-            rules, vocabularies = pack_rules(self.rules, self.feeds)
-            contents |= vocabularies
+        contents |= vocabularies
         staging = Staging.create(url)
         try:
             tables: dict[str, TableEntry] = {}
@@ -149,9 +147,13 @@ class InferenceModel:
         """Convert the model to ONNX now, once: ``write`` then only fills in the weights.
 
         Conversion takes seconds. A process that writes calls this before the first step, so that
-        a model that cannot be exported fails there.
+        a model that cannot be exported fails there. So does one whose vocabularies are gone.
         """
-        _ = self._converted
+        _ = self._converted, self._packed_rules
+
+    @functools.cached_property
+    def _packed_rules(self) -> tuple[InputRules | None, dict[str, bytes]]:
+        return (None, {}) if self.rules is None else pack_rules(self.rules, self.feeds)
 
     @functools.cached_property
     def _converted(self) -> Any:  # an onnx.ModelProto; onnx is an extra
@@ -227,12 +229,7 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     ``rules`` are stored with the model, so that it takes raw columns. ``option`` is why the model
     is exported, for messages.
     """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UnavailableError(
-            f"{option} needs {' and '.join(missing)}: pip install 'fleetrec[onnx]', or leave "
-            f"{option} out"
-        )
+    _check_installed(option)
     _check_sides(model, option)
     outputs = list(_outputs(model, inputs))
     labels = {task.label for task in model.tasks}
@@ -328,6 +325,15 @@ def _exporting(model: Model, option: str) -> Iterator[None]:
         ) from error
     finally:
         exporter_logger.setLevel(level)
+
+
+def _check_installed(option: str) -> None:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UnavailableError(
+            f"{option} needs {' and '.join(missing)}: pip install 'fleetrec[onnx]', or leave "
+            f"{option} out"
+        )
 
 
 def _check_sides(model: Model, option: str) -> None:

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 from fleetrec.config.features import (
     BucketOptions,
@@ -18,6 +19,7 @@ from fleetrec.config.features import (
 )
 from fleetrec.config.input_rules import InputRules
 from fleetrec.core.errors import CheckpointError, DataError
+from fleetrec.core.progress import Progress
 from fleetrec.export.feature_rules import pack_rules
 from fleetrec.export.inference import plan_inference
 from fleetrec.export.predictor import Predictor
@@ -54,22 +56,14 @@ def rules(tmp_path):
 @pytest.fixture
 def model(tmp_path, rules):
     """A model folder, and what its rules make of the columns."""
-    import torch
-
     run = decode_run(make_config(tmp_path), "hyper_parameters.distributed_embedding=1")
     phase = build_phase(run.phases[0], run, SoloGroup(torch.device("cpu")))
     with phase.loader.epoch(0) as batches:
         for number, batch in enumerate(batches):
-            phase.stepper.train(batch, progress=_progress(number))
+            phase.stepper.train(batch, progress=Progress(step=number + 1))
     planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=(), rules=rules)
     planned.write(tmp_path / "model", phase.state.export_rows())
     return tmp_path / "model"
-
-
-def _progress(step):
-    from fleetrec.core.progress import Progress
-
-    return Progress(step=step + 1)
 
 
 def ids_of(values, name):
@@ -145,11 +139,19 @@ def test_a_feed_without_a_rule_is_refused(rules):
 
 
 def test_a_model_without_rules_says_so(model, rules, tmp_path):
-    import torch
-
     run = decode_run(make_config(tmp_path / "other"))
     phase = build_phase(run.phases[0], run, SoloGroup(torch.device("cpu")))
     planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=())
     planned.write(tmp_path / "plain", phase.state.export_rows())
     with pytest.raises(DataError, match="the model has no rules for raw columns"):
         Predictor(tmp_path / "plain").predict_raw(COLUMNS)
+
+
+def test_a_vocabulary_may_be_gone_after_the_conversion(rules, tmp_path):
+    run = decode_run(make_config(tmp_path / "run"))
+    phase = build_phase(run.phases[0], run, SoloGroup(torch.device("cpu")))
+    planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=(), rules=rules)
+    planned.convert()
+    (tmp_path / "colors.txt").unlink()
+    planned.write(tmp_path / "model", phase.state.export_rows())
+    assert Predictor(tmp_path / "model").predict_raw(COLUMNS)["predict"].shape[0] == 3
