@@ -14,6 +14,7 @@ NATIVE = Path(__file__).parents[1] / "native"
 ENTRIES = {
     "__main__",
     "run",
+    "predict",
     "check",
     "new",
     "plan",
@@ -104,6 +105,7 @@ TYPE_MODULES = {  # protocols, types and constants: nothing in them runs by itse
     "config/dataset_features.py",
     "config/features.py",
     "config/groups.py",
+    "config/input_rules.py",
     "config/processes.py",
     "config/rules.py",
     "config/schedules.py",
@@ -165,7 +167,11 @@ TESTED_ELSEWHERE = {
     "embedding/record.py": "unit/embedding/test_saved_store.py",
     "embedding/snapshot.py": "unit/embedding/test_saved_store.py",
     "embedding/table.py": "contract/test_stores.py",
+    "export/__main__.py": "jobs/test_export_command.py",
+    "export/column_files.py": "jobs/test_predict_command.py",
     "export/manifest.py": "golden/test_inference_manifest.py",
+    "export/prediction.py": "jobs/test_predict_command.py",
+    "export/prediction_files.py": "jobs/test_predict_command.py",
     "features": "contract/test_features.py",
     "fleet": "unit/fleet/test_fleet_program.py",
     "launch": "contract/test_launchers.py",
@@ -191,10 +197,13 @@ TESTED_ELSEWHERE = {
     "server/__main__.py": "unit/server/test_server_main.py",
     "server/wire.py": "property/test_server_wire.py",
     "tasks": "contract/test_tasks.py",
+    "train/checkpoint_export.py": "jobs/test_export_command.py",
     "train/inference_export.py": "jobs/test_run.py",
     "train/observers.py": "unit/cli/test_observers.py",
     "train/pass_report.py": "unit/train/test_loop.py",
     "train/phase.py": "unit/train/test_start.py",
+    "train/prediction.py": "jobs/test_predict_command.py",
+    "train/stored_run.py": "jobs/test_export_command.py",
     "train/warm_start.py": "unit/train/test_start.py",
 }
 
@@ -366,7 +375,7 @@ def test_launchers_load_no_torch() -> None:
 
 
 def test_a_predictor_needs_no_torch() -> None:
-    names = ("predictor", "follower", "done_files")
+    names = ("predictor", "follower", "done_files", "column_files", "prediction")
     assert "torch" not in modules_after(
         "\n".join(f"import fleetrec.export.{name}" for name in names)
     )

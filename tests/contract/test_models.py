@@ -138,7 +138,8 @@ def _with_batch_size(phase: PhaseOptions, batch_size: int) -> PhaseOptions:
 
 
 def test_the_inference_model_gives_the_same_outputs(phase, batch, tmp_path):
-    planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=())
+    rules = phase.loader.input_rules
+    planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=(), rules=rules)
     planned.convert()
     for _ in range(3):  # after the conversion, which knows the first weights only
         train(phase, batch)
@@ -148,6 +149,9 @@ def test_the_inference_model_gives_the_same_outputs(phase, batch, tmp_path):
     for name, value in evaluate(phase, batch).items():
         torch.testing.assert_close(
             torch.from_numpy(predictor.predict(feeds)[name]), value, atol=1e-5, rtol=1e-5
+        )
+        torch.testing.assert_close(
+            torch.from_numpy(predictor.predict_raw(feeds)[name]), value, atol=1e-5, rtol=1e-5
         )
 
 

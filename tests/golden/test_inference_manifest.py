@@ -102,6 +102,7 @@ MANIFEST = """{
    "scores": []
   }
  },
+ "input": null,
  "files": {
   "model.onnx": {
    "bytes": GRAPH_BYTES,

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from fleetrec.checkpoint.folder import write_folder
+from fleetrec.checkpoint.folder import open_folder, write_folder
 from fleetrec.checkpoint.tensors import encode_tensors
 from fleetrec.core.batch import Inputs
+from fleetrec.core.progress import Progress
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.native_store import NativeStore
 from fleetrec.embedding.table import RowOptimizer, TableConfig
@@ -18,6 +19,7 @@ from fleetrec.export.inference import plan_inference
 from fleetrec.export.serving import ServingPublisher, ServingRequest
 from fleetrec.models.base import Model
 from fleetrec.tasks.binary import BinaryTask
+from fleetrec.train.checkpoint_export import publish_export
 
 DIM = 32
 NUM_ROWS = 2_000_000
@@ -61,7 +63,7 @@ def _write(store, url, parent):
         return {"tables": {"learn": {"items": written[0].record.to_plain()}}}
 
     tensors = encode_tensors({"learn/model": Large().state_dict()})
-    meta = {"kind": "checkpoint", "run_id": "0123456789abcdef"}
+    meta = {"kind": "checkpoint", "run_id": "0123456789abcdef", "progress": Progress().to_dict()}
     write_folder(url, contents=tensors, meta=meta, fill=fill)
     written[0].commit()
 
@@ -79,10 +81,21 @@ def publish(folder):
     return _peak_bytes() - before
 
 
+def export(folder):
+    """Make an inference model of the delta and its base; the conversion is not counted."""
+    inputs = Inputs(sparse=("item",), dense={"click": (1,), "price": (2,)})
+    model = plan_inference(Large(), inputs, feeds=(), fetches=())
+    model.convert()
+    before = _peak_bytes()
+    checkpoint = open_folder(folder / "checkpoint-2", kind="checkpoint")
+    publish_export(model, checkpoint, "learn", str(folder / "exported"))
+    return _peak_bytes() - before
+
+
 def _peak_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 if __name__ == "__main__":
-    step = {"save": save, "publish": publish}[sys.argv[1]]
+    step = {"save": save, "publish": publish, "export": export}[sys.argv[1]]
     print(step(Path(sys.argv[2])) or 0)  # noqa: T201

@@ -40,3 +40,13 @@ def test_a_base_and_a_delta_of_a_large_table_are_made_in_little_memory(tmp_path)
     assert predictor.num_rows == NUM_ROWS - 1000
     found = predictor.predict({"item": np.array([[5000], [7]]), "price": np.zeros((2, 2))})
     assert np.isfinite(found["logit"]).all()
+
+
+def test_a_large_table_is_exported_from_a_delta_and_its_base_in_little_memory(tmp_path):
+    run("save", tmp_path)
+    grown = run("export", tmp_path)
+    assert grown < 80e6  # the rows alone are 256 MB
+    predictor = Predictor(tmp_path / "exported")
+    assert predictor.num_rows == NUM_ROWS - 1000
+    found = predictor.predict({"item": np.array([[5000], [7]]), "price": np.zeros((2, 2))})
+    assert np.isfinite(found["logit"]).all()

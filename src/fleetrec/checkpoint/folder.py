@@ -184,6 +184,15 @@ def open_folder(url: str | Path, *, kind: str) -> Folder:
     return Folder(url=url, meta=manifest, files=files, root=root)
 
 
+def published_kind(url: str | Path) -> str | None:
+    """Return the kind of a published folder; None: it is none, or its manifest is damaged."""
+    try:
+        kind = json.loads(storage.read_bytes(storage.join(url, MANIFEST)))["kind"]
+    except (CheckpointError, ValueError, KeyError, TypeError):
+        return None
+    return str(kind)
+
+
 def is_published(url: str | Path) -> bool:
     """Return whether a folder is complete."""
     return storage.exists(storage.join(url, MANIFEST))

@@ -8,6 +8,7 @@ import typer
 
 from fleetrec import __version__
 from fleetrec.cli.launch_ps import launch_app
+from fleetrec.cli.model_verbs import model_app
 from fleetrec.cli.online_verb import online_app
 from fleetrec.cli.pipeline_verbs import OnlyOption, checkpoint_app, pipeline_app
 from fleetrec.cli.plan_verb import plan_app
@@ -38,6 +39,7 @@ app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(launch_app)
 app.add_typer(plan_app)
 app.add_typer(online_app)
+app.add_typer(model_app)
 app.add_typer(report_app)
 
 JOB_HELP = "A YAML job, a pipeline (.config), a folder that holds one, or a model: rank/dnn."

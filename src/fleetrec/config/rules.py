@@ -18,6 +18,7 @@ RuleWhen = Literal[
     "stop",
     "end",
 ]
+RowType = Literal["float32", "float16", "int8"]
 RuleAction = Literal["checkpoint", "delta", "serving", "inference", "evaluate", "early_stop"]
 
 
@@ -39,15 +40,17 @@ class Rule(Options):
     - ``delta``: save what has changed since the last checkpoint;
     - ``serving``: the same, unless a checkpoint of this moment is there, and publish a serving
       model of it, as ``serving`` says;
-    - ``inference``: save an inference model;
+    - ``inference``: save an inference model; with ``metric``, only if the last evaluation is the
+      best;
     - ``evaluate``: evaluate the model, and write the metrics to ``path`` if there is one;
     - ``early_stop``: end the run if ``metric`` has not improved in ``patience`` evaluations.
 
     ``path`` is a URL in which ``{pass}``, ``{batch}``, ``{step}`` and ``{folder}``, the folder of
     the run, are replaced, and for runs that follow days ``{day}``, ``{next_day}`` and ``{number}``,
     that of the pass in its day. So is ``name``, by which an evaluation is reported. Of the
-    checkpoints of a rule the newest ``keep`` stay; 0: all. ``done_folder`` is where a done file
-    lists the checkpoints of days, and of which the folders of the last ``keep_days`` days stay.
+    checkpoints or models of a rule the newest ``keep`` stay; 0: all. ``done_folder`` is where a
+    done file lists the checkpoints of days, and of which the folders of the last ``keep_days`` days
+    stay.
     """
 
     when: RuleWhen
@@ -123,7 +126,8 @@ class WarmStartOptions(Options):
 
 
 class InferenceOptions(Options):
-    """Inputs and outputs of inference models; empty: all."""
+    """Inputs and outputs of inference models (empty: all), and the type of the rows in files."""
 
     feeds: tuple[str, ...] = ()
     fetches: tuple[str, ...] = ()
+    rows: RowType = "float32"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 
 import torch
 
+from fleetrec.config.input_rules import InputRules
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.core.cursor import Cursor
@@ -108,6 +109,11 @@ class Loader:
         inputs = self._decoder.source.inputs
         dense = {n: shape for n, shape in inputs.dense.items() if n != self._options.sample_weight}
         return dataclasses.replace(inputs, dense=dense, sides=dict(self._stage.inputs))
+
+    @property
+    def input_rules(self) -> InputRules:
+        """Return how columns become the features of the batches."""
+        return self._decoder.source.input_rules
 
     @contextlib.contextmanager
     def epoch(

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import fleetrec.data.sources
+from fleetrec.config.dataset_features import dataset_features
+from fleetrec.config.input_rules import InputRules
 from fleetrec.config.job import DatasetOptions, TextTableOptions
 from fleetrec.core.batch import Inputs
 from fleetrec.core.errors import DataError
@@ -104,6 +106,11 @@ class Source(ABC):
         """Return the features of the blocks."""
         dense = {slot.name: slot.shape for slot in self.options.dense}
         return Inputs(sparse=self.options.sparse, dense=dense)
+
+    @property
+    def input_rules(self) -> InputRules:
+        """Return how columns become the same features, for models that are stored with them."""
+        return InputRules(features=dataset_features(self.options))
 
     @abstractmethod
     def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[RowChunk]:

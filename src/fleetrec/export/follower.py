@@ -13,6 +13,7 @@ from fleetrec.export.done_files import ModelDone, read_models
 from fleetrec.export.id_lists import Array, Feed, Weights
 from fleetrec.export.manifest import open_model
 from fleetrec.export.predictor import Predictor
+from fleetrec.features.feature_set import AnyColumns
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +99,12 @@ class Follower:
     ) -> dict[str, Array]:
         """Answer with the loaded version; see ``Predictor.predict``."""
         return self._loaded().predict(feeds, fetches, weights=weights)
+
+    def predict_raw(
+        self, columns: AnyColumns, fetches: Sequence[str] | None = None
+    ) -> dict[str, Array]:
+        """Answer for raw columns with the loaded version; see ``Predictor.predict_raw``."""
+        return self._loaded().predict_raw(columns, fetches)
 
     def poll(self) -> bool:
         """Load what has been published since the last call; returns whether the version changed.

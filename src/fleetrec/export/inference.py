@@ -16,6 +16,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from torch import Tensor, nn
 
 from fleetrec.checkpoint.folder import describe, publish_folder
 from fleetrec.checkpoint.staging import Staging
+from fleetrec.config.input_rules import InputRules
+from fleetrec.config.rules import RowType
 from fleetrec.core.batch import SAMPLE, Batch, Inputs
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import (
@@ -36,6 +39,7 @@ from fleetrec.core.errors import (
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import LookupGroup
 from fleetrec.embedding.table import TableConfig
+from fleetrec.export.feature_rules import pack_rules
 from fleetrec.export.manifest import (
     MODEL,
     FeedEntry,
@@ -64,6 +68,8 @@ class InferenceModel:
     inputs: Inputs
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
+    rules: InputRules | None = None  # for raw columns
+    row_type: RowType = "float32"
     option: str = SAVE_INFERENCE  # why the model is exported, for messages
 
     def write(self, url: str | Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -83,6 +89,7 @@ class InferenceModel:
         *,
         fill: FillTable,
         weights: Mapping[str, Tensor] | None = None,
+        assets: Mapping[str, bytes] = MappingProxyType({}),
     ) -> ModelManifest:
         """Publish a model; returns its complete manifest.
 
@@ -91,22 +98,24 @@ class InferenceModel:
             manifest: Type, version, parent and source of the model.
             fill: Writes the rows of one table.
             weights: The dense network by name of the variable; None: as it is now.
+            assets: Further files by name, which the model does not read.
         """
         graph = self.encode_graph(weights)
+        rules, vocabularies = self._packed_rules if manifest.type == "base" else (None, {})
+        contents = {GRAPH: graph, **{f"assets/{name}": one for name, one in assets.items()}}
+        contents |= vocabularies
         staging = Staging.create(url)
         try:
             tables: dict[str, TableEntry] = {}
-            files = {GRAPH: describe(graph)}
+            files = {name: describe(content) for name, content in contents.items()}
             for name, table in self.model.embedding_collection().tables.items():
-                writer = RowWriter(staging, name, dim=table.dim)
+                writer = RowWriter(staging, name, dim=table.dim, row_type=self.row_type)
                 tables[name] = fill(writer, table)
                 files |= writer.files
             complete = manifest.model_copy(
-                update={"graphs": (self._graph_entry(),), "tables": tables}
+                update={"graphs": (self._graph_entry(),), "tables": tables, "input": rules}
             ).with_fingerprint(files)
-            publish_folder(
-                staging, contents={GRAPH: graph}, meta=complete.to_plain(), written=files
-            )
+            publish_folder(staging, contents=contents, meta=complete.to_plain(), written=files)
         except BaseException:
             with contextlib.suppress(FleetRecError):  # the first error is the one to show
                 staging.discard()
@@ -138,9 +147,13 @@ class InferenceModel:
         """Convert the model to ONNX now, once: ``write`` then only fills in the weights.
 
         Conversion takes seconds. A process that writes calls this before the first step, so that
-        a model that cannot be exported fails there.
+        a model that cannot be exported fails there. So does one whose vocabularies are gone.
         """
-        _ = self._converted
+        _ = self._converted, self._packed_rules
+
+    @functools.cached_property
+    def _packed_rules(self) -> tuple[InputRules | None, dict[str, bytes]]:
+        return (None, {}) if self.rules is None else pack_rules(self.rules, self.feeds)
 
     @functools.cached_property
     def _converted(self) -> Any:  # an onnx.ModelProto; onnx is an extra
@@ -201,24 +214,22 @@ class InferenceModel:
         return (tuple({0: batch} | ({1: free[n]} if n in free else {}) for n in names),)
 
 
-def plan_inference(
+def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     model: Model,
     inputs: Inputs,
     *,
     feeds: Sequence[str],
     fetches: Sequence[str],
+    rules: InputRules | None = None,
+    row_type: RowType = "float32",
     option: str = SAVE_INFERENCE,
 ) -> InferenceModel:
     """Check the names of feeds and fetches; an empty list means all.
 
-    ``option`` is why the model is exported, for messages.
+    ``rules`` are stored with the model, so that it takes raw columns. ``option`` is why the model
+    is exported, for messages.
     """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UnavailableError(
-            f"{option} needs {' and '.join(missing)}: pip install 'fleetrec[onnx]', or leave "
-            f"{option} out"
-        )
+    _check_installed(option)
     _check_sides(model, option)
     outputs = list(_outputs(model, inputs))
     labels = {task.label for task in model.tasks}
@@ -255,6 +266,8 @@ def plan_inference(
         inputs=inputs,
         feeds=tuple(name for name in feeds or needed if name in needed),
         fetches=tuple(fetches or outputs),
+        rules=rules,
+        row_type=row_type,
         option=option,
     )
 
@@ -312,6 +325,15 @@ def _exporting(model: Model, option: str) -> Iterator[None]:
         ) from error
     finally:
         exporter_logger.setLevel(level)
+
+
+def _check_installed(option: str) -> None:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UnavailableError(
+            f"{option} needs {' and '.join(missing)}: pip install 'fleetrec[onnx]', or leave "
+            f"{option} out"
+        )
 
 
 def _check_sides(model: Model, option: str) -> None:

@@ -10,7 +10,9 @@ from pydantic import Field, ValidationError
 
 from fleetrec.checkpoint.folder import FORMAT_VERSIONS, Folder, open_folder
 from fleetrec.checkpoint.staging import MANIFEST
+from fleetrec.config.input_rules import InputRules
 from fleetrec.config.options import Options
+from fleetrec.config.rules import RowType
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError
 from fleetrec.embedding.layout import Combiner
@@ -69,7 +71,7 @@ class TableEntry(Options):
     """The rows of a table: all of them, or in a delta what has changed."""
 
     dim: int = Field(gt=0)
-    row_type: Literal["float32"]
+    row_type: RowType
     hashed_into: int | None
     content: Content
     num_rows: int
@@ -103,7 +105,7 @@ class SourceEntry(Options):
 
 
 class ModelManifest(Options):
-    """What an inference model consists of."""
+    """What an inference model consists of; a base may have rules for raw columns."""
 
     kind: Literal["inference model"] = KIND
     type: Literal["base", "delta"]
@@ -113,6 +115,7 @@ class ModelManifest(Options):
     source: SourceEntry | None = None
     graphs: tuple[GraphEntry, ...]
     tables: dict[str, TableEntry]
+    input: InputRules | None = None
 
     @property
     def name(self) -> str:

@@ -11,9 +11,12 @@ import numpy as np
 from fleetrec.checkpoint.folder import Folder
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, DataError, UnavailableError
+from fleetrec.export.feature_rules import load_rules
 from fleetrec.export.id_lists import Array, Feed, Weights, keyed_ids
 from fleetrec.export.manifest import GraphEntry, ModelManifest, VersionEntry, open_model
 from fleetrec.export.serving_tables import PreparedTables, ServingTables
+from fleetrec.features.feature_set import AnyColumns, FeatureSet
+from fleetrec.features.values import FeatureValues, KeyedIds, join_ids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,6 +61,8 @@ class Predictor:
         self._lock = threading.Lock()
         self._tables.apply(self._tables.prepare(folder, manifest))
         self._version = _version(folder, manifest)
+        self._rules = None if manifest.input is None else load_rules(folder, manifest.input)
+        self.text_table = None if manifest.input is None else manifest.input.text_table
 
     @property
     def manifest(self) -> ModelManifest:
@@ -129,6 +134,43 @@ class Predictor:
         ids = keyed_ids(
             {name: feeds[name] for name in names}, weights or {}, num_samples=num_samples
         )
+        return self._run(ids, inputs, wanted)
+
+    def predict_raw(
+        self, columns: AnyColumns, fetches: Sequence[str] | None = None
+    ) -> dict[str, Array]:
+        """Return outputs for raw columns: a pyarrow Table, or lists by name of the column.
+
+        The columns become ids and numbers by the rules of the training data. A column of a slot may
+        be missing; rows without a value get its padding.
+        """
+        return self.predict_values(self.rules.transform(columns), fetches)
+
+    def predict_values(
+        self, values: FeatureValues, fetches: Sequence[str] | None = None
+    ) -> dict[str, Array]:
+        """Return outputs for features that ``rules`` have made."""
+        wanted = self.fetches if fetches is None else list(fetches)
+        self._check_fetches(wanted)
+        kinds = {name: feed["kind"] for name, feed in self.feeds.items()}
+        names = [name for name, kind in kinds.items() if kind == "ids"]
+        inputs = {name: values.dense[name] for name, kind in kinds.items() if kind == "dense"}
+        return self._run(join_ids([values], names), inputs, wanted)
+
+    @property
+    def rules(self) -> FeatureSet:
+        """The rules that make features of raw columns."""
+        if self._rules is None:
+            raise DataError(
+                "the model has no rules for raw columns: it was written by an older version, or by "
+                "a program that gave none; feed ids to predict, or export it again"
+            )
+        return self._rules
+
+    def _run(
+        self, ids: KeyedIds, dense: Mapping[str, Array], wanted: Sequence[str]
+    ) -> dict[str, Array]:
+        inputs = dict(dense)
         with self._lock:  # rows and network of one version
             version = self._version
             inputs |= self._tables.look_up(ids)
@@ -142,6 +184,9 @@ class Predictor:
     def _check_names(self, feeds: Mapping[str, Feed], fetches: Sequence[str]) -> None:
         if feeds.keys() != self.feeds.keys():
             raise DataError(f"expected the feeds {sorted(self.feeds)}, got {sorted(feeds)}")
+        self._check_fetches(fetches)
+
+    def _check_fetches(self, fetches: Sequence[str]) -> None:
         unknown = sorted(set(fetches) - set(self.fetches))
         if unknown:
             raise DataError(f"no output is called {unknown}; known: {self.fetches}")

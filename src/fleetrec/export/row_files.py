@@ -3,6 +3,7 @@
 # Shape suffixes: N ids, D width of a row.
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from safetensors.numpy import load, save
 
 from fleetrec.checkpoint.folder import Folder, describe
 from fleetrec.checkpoint.staging import Staging
+from fleetrec.config.rules import RowType
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError
 from fleetrec.core.fault_points import fault_point
@@ -24,6 +26,8 @@ MAX_FILE_BYTES = 16 * 2**20
 _HEADER_BYTES = 1024  # more than safetensors needs to describe two tensors
 _ID_BYTES = 8
 _FLOAT_BYTES = 4
+_MAX_INT8 = 127
+_TYPES = MappingProxyType({"float32": np.float32, "float16": np.float16, "int8": np.int8})
 
 
 class RowWriter:
@@ -33,17 +37,26 @@ class RowWriter:
         staging: The folder.
         table: The name of the table.
         dim: The width of a row.
+        row_type: The type of the numbers in files. Rows of int8 have a scale each.
         max_bytes: The size of a file.
     """
 
     def __init__(
-        self, staging: Staging, table: str, *, dim: int, max_bytes: int = MAX_FILE_BYTES
+        self,
+        staging: Staging,
+        table: str,
+        *,
+        dim: int,
+        row_type: RowType = "float32",
+        max_bytes: int = MAX_FILE_BYTES,
     ) -> None:
         self.files: dict[str, dict[str, Any]] = {}  # entries in the manifest
         self._staging = staging
         self._table = table
         self._dim = dim
+        self._row_type: RowType = row_type
         room = max(1, max_bytes - _HEADER_BYTES)
+        # Of float32, as rows are in memory; files of other types are smaller.
         self._rows_per_file = max(1, room // (_ID_BYTES + _FLOAT_BYTES * dim))
         self._ids_per_file = max(1, room // _ID_BYTES)
         self._ids_N: IdArray = np.zeros(0, np.uint64)  # of the file that is being filled
@@ -89,7 +102,7 @@ class RowWriter:
             self._write_rows()
         return TableEntry(
             dim=self._dim,
-            row_type="float32",
+            row_type=self._row_type,
             hashed_into=hashed_into,
             content=content,
             num_rows=self._num_rows,
@@ -104,7 +117,7 @@ class RowWriter:
         order_N = np.argsort(ids_N)
         ids_N[:] = ids_N[order_N]
         rows_ND[:] = rows_ND[order_N]  # in place: the sorted copy is gone before it is encoded
-        self._write("rows", {"ids": ids_N, "rows": rows_ND})
+        self._write("rows", {"ids": ids_N, **_encoded(rows_ND, self._row_type)})
         self._num_rows += len(ids_N)
         self._num_waiting = 0
         fault_point("serving_rows")
@@ -123,12 +136,13 @@ def read_rows(folder: Folder, table: TableEntry) -> Iterator[tuple[IdArray, Arra
     for name in table.rows:
         arrays = _read(folder, name)
         ids_N, rows_ND = arrays.get("ids"), arrays.get("rows")
-        if ids_N is None or rows_ND is None or not _fits(ids_N, rows_ND, table.dim):
+        scales_N = arrays.get("scales")
+        if ids_N is None or rows_ND is None or not _fits(ids_N, rows_ND, scales_N, table):
             raise CheckpointError(
                 f"{storage.shown(folder.url_of(name))}: damaged: expected ids and rows of width "
                 f"{table.dim}"
             )
-        yield ids_N, rows_ND
+        yield ids_N, _decoded(rows_ND, scales_N)
 
 
 def read_removed(folder: Folder, table: TableEntry) -> IdArray:
@@ -160,10 +174,31 @@ def _read(folder: Folder, name: str) -> dict[str, Array]:
         raise CheckpointError(f"{storage.shown(folder.url_of(name))}: damaged: {error}") from error
 
 
-def _fits(ids_N: Array, rows_ND: Array, dim: int) -> bool:
+def _fits(ids_N: Array, rows_ND: Array, scales_N: Array | None, table: TableEntry) -> bool:
+    has_scales = scales_N is not None and scales_N.shape == ids_N.shape
     return (
         ids_N.dtype == np.uint64
-        and rows_ND.dtype == np.float32
+        and rows_ND.dtype == _TYPES[table.row_type]
         and ids_N.ndim == 1
-        and rows_ND.shape == (len(ids_N), dim)
+        and rows_ND.shape == (len(ids_N), table.dim)
+        and has_scales == (table.row_type == "int8")
     )
+
+
+def _encoded(rows_ND: Array, row_type: RowType) -> dict[str, Array]:
+    """Return rows as they are stored; those of int8 are multiples of their scale."""
+    if row_type == "float32":
+        return {"rows": rows_ND}
+    if row_type == "float16":
+        largest = np.finfo(np.float16).max
+        return {"rows": np.clip(rows_ND, -largest, largest).astype(np.float16)}
+    scales_N = (np.abs(rows_ND).max(axis=1) / _MAX_INT8).astype(np.float32)
+    divisors_N = np.where(scales_N > 0, scales_N, np.float32(1))
+    rounded_ND = np.rint(rows_ND / divisors_N[:, None])
+    return {"rows": rounded_ND.clip(-_MAX_INT8, _MAX_INT8).astype(np.int8), "scales": scales_N}
+
+
+def _decoded(rows_ND: Array, scales_N: Array | None) -> Array:
+    """Return rows as float32."""
+    rows_ND = rows_ND.astype(np.float32, copy=False)
+    return rows_ND if scales_N is None else rows_ND * scales_N[:, None]

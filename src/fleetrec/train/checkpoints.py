@@ -88,7 +88,12 @@ def read_phase(checkpoint: Folder, phase: str) -> SavedModel:
 
 
 def matching_phase(checkpoint: Folder, phase: Phase) -> str:
-    """Return the phase of a checkpoint with the weights for ``phase``.
+    """Return the phase of a checkpoint with the weights for ``phase``."""
+    return matching_part(checkpoint, phase.options)
+
+
+def matching_part(checkpoint: Folder, phase: PhaseOptions) -> str:
+    """Return the phase of a checkpoint with the weights for the model of ``phase``.
 
     That is the one of the same name, else of the same model, else the only one: an inference phase
     usually has another name than the training phase that wrote the checkpoint.
@@ -97,7 +102,7 @@ def matching_phase(checkpoint: Folder, phase: Phase) -> str:
     phases = checkpoint.parts()
     if phase.name in phases:
         return phase.name
-    same = [name for name in phases if models.get(name) == model_name(phase.options)]
+    same = [name for name in phases if models.get(name) == model_name(phase)]
     for candidates in (same, phases):
         if len(candidates) == 1:
             return candidates[0]

@@ -72,7 +72,7 @@ def prune(path: str, *, keep: int) -> list[str]:
     """Delete all but the newest ``keep`` checkpoints of a path template; returns the deleted.
 
     ``{step}`` and the like stand for numbers in the last part of the path. Checkpoints of which
-    another one that stays is a delta stay too.
+    another one that stays is a delta stay too. Inference models are deleted the same way.
     """
     folder, name = storage.parent_of(path), storage.name_of(path)
     pattern = re.compile(re.sub(r"\\\{\w+\\\}", r"(\\d+)", re.escape(name)))

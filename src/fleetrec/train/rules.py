@@ -13,6 +13,7 @@ from fleetrec.export.done_files import END_OF_DAY, CheckpointDone
 from fleetrec.export.serving import ServingRequest
 from fleetrec.parallel.group import Group
 from fleetrec.train.context import RunContext
+from fleetrec.train.delta_chain import prune
 from fleetrec.train.evaluate import PhaseEvaluation, write_result
 from fleetrec.train.inference_export import InferenceExport
 from fleetrec.train.pass_plan import PassPlan, PassSpec, last_pass, last_pass_index
@@ -299,10 +300,14 @@ class GroupRules:
         )
 
     def _export(self, rule: Rule, progress: Progress) -> None:
+        if rule.metric is not None and not (self._improved and self.state.is_best(rule.metric)):
+            return
         url = storage.join(self._expand(rule.path, progress))
         if self._exported != (url, progress):
             self._actions.inference.write(url, progress)
             self._exported = (url, progress)
+            if rule.keep and self._group.is_chief:
+                prune(self._expand_folder(rule.path), keep=rule.keep)
 
     def _evaluate(self, rule: Rule, progress: Progress) -> None:
         evaluation = self._actions.evaluation

@@ -188,6 +188,8 @@ class Training:
                 phase.loader.inputs,
                 feeds=options.feeds,
                 fetches=options.fetches,
+                rules=phase.loader.input_rules,
+                row_type=options.rows,
                 option=SAVE_INFERENCE if is_written else "a rule for serving models",
             )
             for phase in self._phases

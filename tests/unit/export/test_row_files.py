@@ -18,9 +18,9 @@ def make_rows(num_rows, *, seed=0):
     return ids, rng.standard_normal((num_rows, DIM)).astype(np.float32)
 
 
-def write(tmp_path, blocks, removed=(), *, max_bytes=2**20):
+def write(tmp_path, blocks, removed=(), *, max_bytes=2**20, row_type="float32"):
     staging = Staging(url=str(tmp_path / "staging"), target=str(tmp_path / "model"))
-    writer = RowWriter(staging, "items", dim=DIM, max_bytes=max_bytes)
+    writer = RowWriter(staging, "items", dim=DIM, max_bytes=max_bytes, row_type=row_type)
     for ids, rows in blocks:
         writer.add(ids, rows)
     if len(removed):
@@ -83,3 +83,36 @@ def test_rows_of_another_width_are_refused(tmp_path):
     folder, entry = write(tmp_path, [make_rows(5)])
     with pytest.raises(CheckpointError, match="expected ids and rows of width 4"):
         list(read_rows(folder, entry.model_copy(update={"dim": 4})))
+
+
+@pytest.mark.parametrize(("row_type", "error"), [("float16", 2**-11), ("int8", 0.5 / 127)])
+def test_rows_of_fewer_bits_come_back_as_float32_within_their_error(tmp_path, row_type, error):
+    ids, rows = make_rows(500)
+    rows[3] = 0
+    rows[4] *= 1e-3
+    folder, entry = write(tmp_path, [(ids, rows)], row_type=row_type)
+    assert entry.row_type == row_type
+    ((its_ids, its_rows),) = read_rows(folder, entry)
+    assert its_rows.dtype == np.float32
+    order = np.argsort(ids)
+    np.testing.assert_array_equal(its_ids, ids[order])
+    largest = np.abs(rows[order]).max(axis=1, keepdims=True)
+    assert (np.abs(its_rows - rows[order]) <= error * largest * 1.001 + 1e-7).all()
+    whole, _ = write(tmp_path / "whole", [(ids, rows)])
+    assert sum(e["bytes"] for e in folder.files.values()) < sum(
+        e["bytes"] for e in whole.files.values()
+    )
+
+
+def test_numbers_beyond_float16_are_clipped(tmp_path):
+    rows = np.array([[1e6, -1e6, 1.0]], np.float32)
+    folder, entry = write(tmp_path, [(np.array([1], np.uint64), rows)], row_type="float16")
+    ((_, found),) = read_rows(folder, entry)
+    assert found.tolist() == [[65504.0, -65504.0, 1.0]]
+
+
+def test_rows_of_another_type_than_the_manifest_says_are_refused(tmp_path):
+    folder, entry = write(tmp_path, [make_rows(5)], row_type="int8")
+    other = entry.model_copy(update={"row_type": "float32"})
+    with pytest.raises(CheckpointError, match="damaged: expected ids and rows"):
+        list(read_rows(folder, other))

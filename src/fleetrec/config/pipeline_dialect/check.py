@@ -53,6 +53,10 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
         text = "given without fine_tune_checkpoint"
         problems.note(("train_config", "fine_tune_ckpt_var_map"), text)
     check_increments(train.incr_save_config, problems)
+    evaluated = (pipeline.eval_input_path, pipeline.kafka_eval_input, pipeline.parquet_eval_input)
+    if pipeline.export_config.exporter_type == "best" and not any(evaluated):
+        text = "best needs evaluation data; give eval_input_path"
+        problems.note(("export_config", "exporter_type"), text)
     for number, optimizer in enumerate(train.optimizer_config[1:], start=1):
         if optimizer.embedding_learning_rate_multiplier is not None:
             at = ("train_config", "optimizer_config", number, "embedding_learning_rate_multiplier")
@@ -70,7 +74,10 @@ def training_notices(pipeline: Pipeline, problems: Problems) -> list[str]:
     """Return notices about fields that work differently from what a user may expect."""
     notices = stream_notices(pipeline, problems)
     if "exporter_type" not in pipeline.export_config.model_fields_set:
-        text = 'nothing is exported yet; set exporter_type: "none" to confirm'
+        text = (
+            'nothing is exported, unlike in EasyRec; set exporter_type: "final", or "none" to '
+            "confirm"
+        )
         notices.append(problems.spell(("export_config",), text))
     for number, optimizer in enumerate(pipeline.train_config.optimizer_config):
         at: Location = ("train_config", "optimizer_config", number)

@@ -1,4 +1,8 @@
-"""``export_config``: models for serving. Not supported yet; few fields are accepted."""
+"""``export_config``: inference models that a training run exports."""
+
+from typing import Literal
+
+from pydantic import Field
 
 from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
 
@@ -7,15 +11,15 @@ class ExportConfig(Message):
     """How a model is exported."""
 
     batch_size: int = idle(default=-1)
-    exporter_type: str = later(default="none")
-    best_exporter_metric: str = later(default="auc")
-    metric_bigger: bool = later(default=True)
+    exporter_type: Literal["none", "final", "latest", "best"] = "none"
+    best_exporter_metric: str = "auc"
+    metric_bigger: bool = True
     enable_early_stop: bool = later(default=False)
     early_stop_func: str = later(default="")
     early_stop_params: str = later(default="")
     max_check_steps: int = later(default=10000)
-    multi_placeholder: bool = later(default=True)
-    exports_to_keep: int = later(default=1)
+    multi_placeholder: bool = idle(default=True)
+    exports_to_keep: int = Field(default=1, ge=1)
     multi_value_fields: Opaque | None = later()
     auto_multi_value: bool = later(default=False)
     placeholder_named_by_input: bool = later(default=False)

@@ -9,6 +9,7 @@ from fleetrec.config.rules import ResumeOptions, Rule, RuleWhen, WarmStartOption
 CHECKPOINT_PREFIX = "model.ckpt-"
 DEFAULT_SAVE_STEPS = 1000
 EVAL_RESULT = "eval_result.txt"
+EXPORTS = "export"  # the folder of inference models
 
 
 def training_rules(pipeline: Pipeline) -> tuple[Rule, ...]:
@@ -40,6 +41,7 @@ def training_rules(pipeline: Pipeline) -> tuple[Rule, ...]:
         if when in (interval, "end"):
             path = f"{folder}/{EVAL_RESULT}"
             rules.append(Rule(when=when, every=number, do="evaluate", path=path, name=name))
+            rules += _export_rules(pipeline, when, number)
     rules += increment_rules(
         train.incr_save_config,
         model_dir=folder,
@@ -47,6 +49,26 @@ def training_rules(pipeline: Pipeline) -> tuple[Rule, ...]:
         keep=train.keep_checkpoint_max,
     )
     return tuple(rules)
+
+
+def _export_rules(pipeline: Pipeline, when: RuleWhen, every: float) -> list[Rule]:
+    """Export after an evaluation, if it is the best, or after the last step."""
+    options = pipeline.export_config
+    kind = options.exporter_type
+    if kind == "none" or (kind == "final" and when != "end"):
+        return []
+    is_best = kind == "best"
+    return [
+        Rule(
+            when=when,
+            every=every,
+            do="inference",
+            path=f"{pipeline.model_dir}/{EXPORTS}/{kind}/{{step}}",
+            keep=options.exports_to_keep,
+            metric=options.best_exporter_metric if is_best else None,
+            minimize=is_best and not options.metric_bigger,
+        )
+    ]
 
 
 def resume_options(pipeline: Pipeline) -> ResumeOptions:

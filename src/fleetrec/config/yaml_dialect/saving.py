@@ -121,9 +121,14 @@ def warm_start_options(runner: Runner) -> WarmStartOptions:
 def rule_problems(runner: Runner) -> dict[str, str]:
     """Return what is wrong with the keys of saving and evaluation, by key."""
     problems = {}
-    for kind in ("feed", "fetch"):
-        if getattr(runner, f"save_inference_{kind}_varnames") and not runner.save_inference_path:
-            problems[f"save_inference_{kind}_varnames"] = "given without save_inference_path"
+    for kind in ("feed_varnames", "fetch_varnames", "rows"):
+        key = f"save_inference_{kind}"
+        if (
+            key in runner.model_fields_set
+            and getattr(runner, key)
+            and not runner.save_inference_path
+        ):
+            problems[key] = "given without save_inference_path"
     for key in ("save_checkpoint_path", "save_inference_path", "save_step_path"):
         blocking = _blocking_file(getattr(runner, key))
         if blocking is not None:

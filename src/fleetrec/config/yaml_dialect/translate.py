@@ -192,6 +192,7 @@ def run_options(
         inference=InferenceOptions(
             feeds=runner.save_inference_feed_varnames,
             fetches=runner.save_inference_fetch_varnames,
+            rows=runner.save_inference_rows,
         ),
         warm_start=warm_start_options(runner),
         print_interval=runner.print_interval,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from fleetrec.config.dataset_features import dataset_features
+from fleetrec.config.input_rules import InputRules
 from fleetrec.config.job import DatasetOptions
 from fleetrec.core.errors import DataError
 from fleetrec.data.block import Block
@@ -69,6 +70,11 @@ class Csv(Source, name="csv"):
                 f"data set {options.name}: separators and the quote must differ, got {given}"
             )
         _check_different(table.columns, where=f"data set {options.name}: columns")
+
+    @property
+    def input_rules(self) -> InputRules:
+        """Return the rules for cells of text, and how lines are cut into cells."""
+        return InputRules(features=self._features.options, text_table=self.options.text_table)
 
     def read(self, file_slice: FileSlice, *, offset: int, row: int) -> Iterator[CsvChunk]:
         """Yield whole lines, without the one that names the columns."""

@@ -212,11 +212,38 @@ def test_fields_without_effect_are_noticed(tmp_path, classes):
 def test_a_run_says_that_it_exports_nothing_unless_that_is_meant(tmp_path, classes):
     path = pipeline(tmp_path)
     (notice,) = [n for n in decode(path, classes).job.notices if "export_config" in n]
-    assert 'export_config: nothing is exported yet; set exporter_type: "none"' in notice
+    assert 'export_config: nothing is exported, unlike in EasyRec; set exporter_type: "final"' in (
+        notice
+    )
     path.write_text(path.read_text() + 'export_config { exporter_type: "none" }')
     assert not [n for n in decode(path, classes).job.notices if "export_config" in n]
-    path.write_text(path.read_text().replace('"none"', '"final"'))
-    assert "exporter_type: is known, but not supported yet" in said(path, classes)[0]
+
+
+@pytest.mark.parametrize(("kind", "moments"), [("final", 1), ("latest", 2), ("best", 2)])
+def test_an_exporter_is_a_rule_of_the_run(tmp_path, classes, kind, moments):
+    path = pipeline(tmp_path)
+    options = f'exporter_type: "{kind}" exports_to_keep: 3 metric_bigger: false'
+    path.write_text(path.read_text() + f"export_config {{ {options} }}")
+    (run,) = decode(path, classes).job.runs
+    rules = [rule for rule in run.rules if rule.do == "inference"]
+    assert len(rules) == moments
+    for rule in rules:
+        assert rule.path.endswith(f"/export/{kind}/{{step}}")
+        assert rule.keep == 3
+        assert (rule.metric, rule.minimize) == (("auc", True) if kind == "best" else (None, False))
+
+
+def test_an_unknown_exporter_is_refused(tmp_path, classes):
+    path = pipeline(tmp_path)
+    path.write_text(path.read_text() + 'export_config { exporter_type: "newest" }')
+    assert "exporter_type" in said(path, classes)[0]
+
+
+def test_the_best_export_needs_evaluation_data(tmp_path, classes):
+    path = pipeline(tmp_path)
+    lines = [line for line in path.read_text().splitlines() if "eval_input_path" not in line]
+    path.write_text("\n".join([*lines, 'export_config { exporter_type: "best" }']))
+    assert "exporter_type: best needs evaluation data" in said(path, classes)[0]
 
 
 def test_a_file_of_another_kind_is_refused(classes):
