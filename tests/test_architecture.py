@@ -20,6 +20,7 @@ ENTRIES = {
     "launch_ps",
     "online",
     "report",
+    "serve",
     "serve_table",
     "train_eval",
     "eval",
@@ -27,7 +28,7 @@ ENTRIES = {
 LAYERS = (  # top to bottom; a package may import only packages on later lines
     {"cli"},
     {"fleet", "planning"},
-    {"train", "launch"},
+    {"train", "launch", "serving"},
     {"export"},
     {"parallel"},
     {"server"},
