@@ -118,6 +118,7 @@ TYPE_MODULES = {  # protocols, types and constants: nothing in them runs by itse
     "parallel/state.py",
     "planning/workload.py",
     "server/service_options.py",
+    "serving/request_error.py",
     "tasks/metric.py",
     "tasks/task.py",
     "train/context.py",
@@ -189,6 +190,8 @@ TESTED_ELSEWHERE = {
     "parallel/worker_session.py": "contract/test_states.py",
     "reader.py": "unit/data/sources/test_user_reader.py",
     "server/__main__.py": "unit/server/test_server_main.py",
+    "serving/app.py": "jobs/test_serve.py",
+    "serving/run.py": "jobs/test_serve.py",
     "server/wire.py": "property/test_server_wire.py",
     "tasks": "contract/test_tasks.py",
     "train/inference_export.py": "jobs/test_run.py",
@@ -370,6 +373,11 @@ def test_a_predictor_needs_no_torch() -> None:
     assert "torch" not in modules_after(
         "\n".join(f"import fleetrec.export.{name}" for name in names)
     )
+
+
+def test_a_server_of_predictions_needs_no_torch() -> None:
+    loaded = modules_after("import fleetrec.cli.serve, fleetrec.serving.app")
+    assert not loaded & {"torch", "grpc"}
 
 
 def test_test_files_have_names_of_their_own():

@@ -50,9 +50,17 @@ class ServingApp:
         self._metrics = ServingMetrics()
         self._batcher: Batcher | None = None
         self._reloads: set[asyncio.Task[None]] = set()
+        self._on_start: Callable[[], None] = lambda: None
 
-    def build(self, *, token: str | None) -> Gate:
-        """Return the ASGI application."""
+    def build(
+        self,
+        *,
+        token: str | None,
+        access_log: bool = False,
+        on_start: Callable[[], None] = lambda: None,
+    ) -> Gate:
+        """Return the ASGI application; ``on_start`` is called when it can answer."""
+        self._on_start = on_start
         model = "/v2/models/{name}"
         versioned = f"{model}/versions/{{version}}"
         predictions: dict[str, Endpoint] = {
@@ -88,7 +96,7 @@ class ServingApp:
             exception_handlers={HTTPException: _not_found},
         )
         app.router.redirect_slashes = False
-        return Gate(app, self._metrics, token=token)
+        return Gate(app, self._metrics, token=token, access_log=access_log)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -97,6 +105,7 @@ class ServingApp:
         loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         with Batcher(self._batching, loop=loop, on_batch=self._metrics.observe_batch) as batcher:
             self._batcher = batcher
+            self._on_start()
             yield
         loop.remove_signal_handler(signal.SIGHUP)
 

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fleetrec.serving.metrics import ServingMetrics
 from fleetrec.serving.request_error import RequestError
+from fleetrec.serving.tensors import shown
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +31,18 @@ def error_response(error: RequestError) -> Response:
 
 
 class Gate:
-    """Refuses requests without the token and counts responses by status."""
+    """Refuses requests without the token, counts responses by status, and may log them."""
 
-    def __init__(self, app: ASGIApp, metrics: ServingMetrics, *, token: str | None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: ServingMetrics,
+        *,
+        token: str | None,
+        access_log: bool = False,
+    ) -> None:
         self._app = app
+        self._access_log = access_log
         self._metrics = metrics
         self._expected = None if token is None else f"Bearer {token}".encode()
 
@@ -49,6 +58,10 @@ class Gate:
             if message["type"] == "http.response.start":
                 is_started = True
                 self._metrics.count_request(message["status"])
+                if self._access_log:
+                    logger.info(
+                        "%s %s %d", scope["method"], shown(scope["path"]), message["status"]
+                    )
             await send(message)
 
         try:

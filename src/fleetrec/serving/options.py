@@ -37,7 +37,7 @@ class ServeOptions:
     name: str = "model"
     host: str = "127.0.0.1"
     port: int = 8000
-    token: str | None = None
+    token: str | None = dataclasses.field(default=None, repr=False)
     certificate: Path | None = None
     key: Path | None = None
     access_log: bool = False

@@ -10,7 +10,7 @@ import orjson
 from fleetrec.features.values import FeatureValues, IdLists, to_offsets
 from fleetrec.serving.inference_protocol import parse_json
 from fleetrec.serving.request_error import RequestError
-from fleetrec.serving.signature import WEIGHTS, Signature
+from fleetrec.serving.signature import LENGTHS, WEIGHTS, Signature
 from fleetrec.serving.tensors import Array, shown, to_floats, to_ids
 
 INSTANCES = "instances"
@@ -23,15 +23,23 @@ def decode_feeds(body: bytes, signature: Signature) -> FeatureValues:
     0.3}, ...]}``. Weights of ids are under ``<feed>.weights``.
     """
     parsed = parse_json(body)
-    if INSTANCES in parsed and INSTANCES not in signature.tensors:
+    if INSTANCES in parsed and INSTANCES not in signature.feeds:
         parsed = _columns(parsed)
     lists = {name: _samples(name, values, signature) for name, values in parsed.items()}
     signature.check_names(lists)
+    for name in signature.ids:
+        if name + LENGTHS in lists and name + LENGTHS not in signature.feeds:
+            raise RequestError(
+                f"input {name + LENGTHS!r}: is for flat tensors; here {name!r} is one list per "
+                "sample"
+            )
     dense = {
         name: _numbers(f"input {name!r}", lists[name], shape)
         for name, shape in signature.dense.items()
     }
-    ids = {name: _ids(name, lists[name], lists.get(name + WEIGHTS)) for name in signature.ids}
+    ids = {
+        name: _ids(name, lists[name], _weights(name, lists, signature)) for name in signature.ids
+    }
     return signature.checked(dense, ids)
 
 
@@ -84,6 +92,10 @@ def _numbers(where: str, samples: list[Any], shape: tuple[int, ...]) -> Array:
                     )
             flat = list(itertools.chain.from_iterable(flat))
     return to_floats(where, flat).reshape(len(samples), *shape)
+
+
+def _weights(name: str, lists: dict[str, list[Any]], signature: Signature) -> list[Any] | None:
+    return None if name + WEIGHTS in signature.feeds else lists.get(name + WEIGHTS)
 
 
 def _ids(name: str, samples: list[Any], weights: list[Any] | None) -> IdLists:

@@ -48,7 +48,7 @@ class Signature:
         self.ids: list[str] = [feed.name for feed in graph.feeds if feed.kind == "ids"]
         self.fetches = tuple(graph.fetches)
         self.tensors = _tensors(self.dense, self.ids)
-        self._required = [*self.dense, *self.ids]
+        self.feeds = [*self.dense, *self.ids]
         self._max_samples = max_samples
         self._max_list = max_list
         self._max_lengths = {
@@ -92,11 +92,11 @@ class Signature:
         for name in tensors:
             if name not in self.tensors:
                 raise RequestError(
-                    f"input {name!r}: the model has no such input; expected {self._required}"
+                    f"input {name!r}: the model has no such input; expected {self.feeds}"
                 )
-        missing = [name for name in self._required if name not in tensors]
+        missing = [name for name in self.feeds if name not in tensors]
         if missing:
-            raise RequestError(f"input {missing[0]!r}: is missing; expected {self._required}")
+            raise RequestError(f"input {missing[0]!r}: is missing; expected {self.feeds}")
 
     def checked(self, dense: dict[str, Array], ids: dict[str, IdLists]) -> FeatureValues:
         """Return the feeds if all have the same number of samples, within the limits."""
@@ -151,7 +151,7 @@ class Signature:
 
     def _lists(self, name: str, tensors: Mapping[str, Array]) -> IdLists:
         ids, lengths = tensors[name], tensors.get(name + LENGTHS)
-        weights = tensors.get(name + WEIGHTS) if name + WEIGHTS not in self._required else None
+        weights = tensors.get(name + WEIGHTS) if name + WEIGHTS not in self.feeds else None
         if weights is not None and weights.shape != ids.shape:
             raise RequestError(
                 f"input {name + WEIGHTS!r}: expected the shape of {name!r}, {list(ids.shape)}, got "
@@ -159,7 +159,7 @@ class Signature:
             )
         offsets = (
             self._even_offsets(name, ids)
-            if lengths is None or name + LENGTHS in self._required
+            if lengths is None or name + LENGTHS in self.feeds
             else self._offsets(name, ids, lengths)
         )
         return IdLists(
