@@ -24,6 +24,7 @@ from benchmarks import (
     readers,
     saving,
     saving_served,
+    serving,
     slot_text,
     store,
 )
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Measure] = {
         parts, batch_size=asked.batch_size, num_ids=max(asked.ids, criteo_like.NUM_IDS)
     ),
     "online": lambda parts, _: online.measure(parts),
+    "serving": lambda parts, asked: serving.measure(parts, num_rounds=asked.rounds),
     "exchange": lambda parts, asked: exchange.measure(parts[0], batch_size=asked.batch_size),
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fleetrec._native import set_num_threads
 from fleetrec.core.errors import DataError, ModelError
 from fleetrec.export.predictor import Answer, Predictor
 from fleetrec.features.values import FeatureValues, join_ids
@@ -89,6 +90,7 @@ class Batcher:
         return future
 
     def _work(self) -> None:
+        set_num_threads(1)  # each batch is computed by one thread
         while batch := self._take():
             live = [item for item in batch if not item.future.cancelled()]
             if not live:

@@ -16,6 +16,9 @@ logger = logging.getLogger(__name__)
 
 OPEN_PATHS = ("/v2/health/live", "/v2/health/ready")  # for probes, which have no token
 
+# The body may still be on its way; the connection cannot be used for another request.
+BODY_UNREAD = frozenset({401, 404, 408, 413, 415, 503})
+
 
 def json_response(content: Any, *, status: int = 200) -> Response:
     """Return a response of JSON."""
@@ -25,6 +28,8 @@ def json_response(content: Any, *, status: int = 200) -> Response:
 def error_response(error: RequestError) -> Response:
     """Return why a request is refused."""
     response = json_response({"error": str(error)}, status=error.status)
+    if error.status in BODY_UNREAD:
+        response.headers["Connection"] = "close"
     if error.retry_after_s is not None:
         response.headers["Retry-After"] = str(error.retry_after_s)
     return response

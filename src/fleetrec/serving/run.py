@@ -6,6 +6,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
+from fleetrec._native import keep_freed_memory
 from fleetrec.core.errors import ConfigError, UnavailableError
 from fleetrec.export.predictor import Predictor
 from fleetrec.serving.model_source import FolderModel, FollowedModel, ModelSource
@@ -24,6 +25,7 @@ KEEP_ALIVE_S = 75
 def serve(options: ServeOptions) -> None:
     """Load the model and serve it until SIGINT or SIGTERM; requests in progress are finished."""
     options.check()
+    keep_freed_memory()
     try:
         import uvicorn
 
