@@ -5,8 +5,10 @@ import socket
 import sys
 import threading
 import time
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.criteo_like import DENSE, NUM_DENSE, SPARSE
 
@@ -19,6 +21,7 @@ WARM_UP_S = 1.0
 def make_request(seed: int) -> bytes:
     """Return a whole HTTP request with binary tensors."""
     rng = np.random.default_rng(seed)
+    tensors: list[tuple[str, str, npt.NDArray[Any]]]
     tensors = [(DENSE, "FP32", rng.normal(size=(BATCH_SIZE, NUM_DENSE)).astype(np.float32))]
     tensors += [(slot, "INT64", rng.integers(0, NUM_IDS, (BATCH_SIZE, 1))) for slot in SPARSE]
     inputs = [

@@ -190,8 +190,8 @@ TESTED_ELSEWHERE = {
     "parallel/worker_session.py": "contract/test_states.py",
     "reader.py": "unit/data/sources/test_user_reader.py",
     "server/__main__.py": "unit/server/test_server_main.py",
-    "serving/app.py": "jobs/test_serve.py",
-    "serving/run.py": "jobs/test_serve.py",
+    "serving/app.py": "jobs/test_serve_predictions.py",
+    "serving/run.py": "jobs/test_serve_predictions.py",
     "server/wire.py": "property/test_server_wire.py",
     "tasks": "contract/test_tasks.py",
     "train/inference_export.py": "jobs/test_run.py",
@@ -272,6 +272,7 @@ def test_importing_does_nothing(path: Path) -> None:
             ast.Import
             | ast.ImportFrom
             | ast.FunctionDef
+            | ast.AsyncFunctionDef
             | ast.ClassDef
             | ast.Assign
             | ast.AnnAssign,

@@ -1,4 +1,4 @@
-"""The outermost layer of the server: token, counts by status, and no traceback for anybody."""
+"""The outermost layer of the server: token, counts by status, and no traceback for clients."""
 
 import hmac
 import logging

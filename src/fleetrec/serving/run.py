@@ -4,7 +4,7 @@ import gc
 import logging
 import socket
 import ssl
-from typing import TYPE_CHECKING
+from typing import Any
 
 from fleetrec._native import keep_freed_memory
 from fleetrec.core.errors import ConfigError, UnavailableError
@@ -12,9 +12,6 @@ from fleetrec.export.predictor import Predictor
 from fleetrec.serving.model_source import FolderModel, FollowedModel, ModelSource
 from fleetrec.serving.options import ServeOptions
 from fleetrec.serving.signature import Signature
-
-if TYPE_CHECKING:
-    import uvicorn
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +100,7 @@ def _report(options: ServeOptions, listening: socket.socket) -> None:
     logger.info("%s is served on %s://%s:%d", options.name, scheme, host, port)
 
 
-def _load_tls(config: "uvicorn.Config", options: ServeOptions) -> None:
+def _load_tls(config: Any, options: ServeOptions) -> None:
     try:
         config.load()
     except (ssl.SSLError, OSError) as error:
