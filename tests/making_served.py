@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -146,11 +147,14 @@ def served(*arguments, token=None, context=None, output=None):
         try:
             first = child.stdout.readline()
             (port,) = re.findall(r" is served on https?://\S+:(\d+)$", first.strip())
+            lines = [first]  # a pipe that is not read would stop the server once it is full
+            reading = threading.Thread(target=lines.extend, args=(child.stdout,), daemon=True)
+            reading.start()
             yield Served(child, int(port), context, token)
             child.send_signal(signal.SIGTERM)
-            rest = child.stdout.read()
             assert child.wait(timeout=DEADLINE_S) == 0
+            reading.join()
             if output is not None:
-                output.append(first + rest)
+                output.append("".join(lines))
         finally:
             child.kill()
