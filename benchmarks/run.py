@@ -24,6 +24,7 @@ from benchmarks import (
     readers,
     saving,
     saving_served,
+    serving,
     slot_text,
     store,
 )
@@ -61,6 +62,7 @@ BENCHMARKS: dict[str, Measure] = {
     "online": lambda _, asked: online.measure(
         cached_parts(asked.cache, num_samples=24 * 16 * 1024, num_parts=24)
     ),
+    "serving": lambda parts, asked: serving.measure(parts, num_rounds=asked.rounds),
     "exchange": lambda parts, asked: exchange.measure(parts[0], batch_size=asked.batch_size),
 }
 

@@ -21,6 +21,7 @@ ENTRIES = {
     "launch_ps",
     "online",
     "report",
+    "serve",
     "serve_table",
     "train_eval",
     "eval",
@@ -28,7 +29,7 @@ ENTRIES = {
 LAYERS = (  # top to bottom; a package may import only packages on later lines
     {"cli"},
     {"fleet", "planning"},
-    {"train", "launch"},
+    {"train", "launch", "serving"},
     {"export"},
     {"parallel"},
     {"server"},
@@ -119,6 +120,7 @@ TYPE_MODULES = {  # protocols, types and constants: nothing in them runs by itse
     "parallel/state.py",
     "planning/workload.py",
     "server/service_options.py",
+    "serving/request_error.py",
     "tasks/metric.py",
     "tasks/task.py",
     "train/context.py",
@@ -195,6 +197,8 @@ TESTED_ELSEWHERE = {
     "parallel/worker_session.py": "contract/test_states.py",
     "reader.py": "unit/data/sources/test_user_reader.py",
     "server/__main__.py": "unit/server/test_server_main.py",
+    "serving/app.py": "jobs/test_serve_predictions.py",
+    "serving/run.py": "jobs/test_serve_predictions.py",
     "server/wire.py": "property/test_server_wire.py",
     "tasks": "contract/test_tasks.py",
     "train/checkpoint_export.py": "jobs/test_export_command.py",
@@ -278,6 +282,7 @@ def test_importing_does_nothing(path: Path) -> None:
             ast.Import
             | ast.ImportFrom
             | ast.FunctionDef
+            | ast.AsyncFunctionDef
             | ast.ClassDef
             | ast.Assign
             | ast.AnnAssign,
@@ -379,6 +384,11 @@ def test_a_predictor_needs_no_torch() -> None:
     assert "torch" not in modules_after(
         "\n".join(f"import fleetrec.export.{name}" for name in names)
     )
+
+
+def test_a_server_of_predictions_needs_no_torch() -> None:
+    loaded = modules_after("import fleetrec.cli.serve, fleetrec.serving.app")
+    assert not loaded & {"torch", "grpc"}
 
 
 def test_test_files_have_names_of_their_own():

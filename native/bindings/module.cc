@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings.h"
+#include "fleetrec/parallel.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -18,6 +19,14 @@ void keep_freed_memory() {
 #endif
 }
 
+// For loops that the calling thread starts. A server that computes several batches at a time must
+// not let each of them wait for threads of its own: they would wait for cores.
+void set_num_threads([[maybe_unused]] int count) {
+#ifdef _OPENMP
+  omp_set_num_threads(count);
+#endif
+}
+
 }  // namespace
 }  // namespace fleetrec
 
@@ -25,6 +34,7 @@ NB_MODULE(_native, module) {
   module.doc() = "The native parts of FleetRec.";
   nanobind::set_leak_warnings(false);  // what lives until the process ends is no leak
   module.def("keep_freed_memory", &fleetrec::keep_freed_memory);
+  module.def("set_num_threads", &fleetrec::set_num_threads, nanobind::arg("count"));
   fleetrec::bind_parse(module);
   fleetrec::bind_cells(module);
   fleetrec::bind_records(module);

@@ -12,6 +12,9 @@ from typing_extensions import Buffer
 def keep_freed_memory() -> None:
     """Let this process keep memory that it frees, up to half a gigabyte, for the next batch."""
 
+def set_num_threads(count: int) -> None:
+    """Set how many threads native loops have that the calling thread starts."""
+
 def flush_denormals(*, is_on: bool) -> bool:
     """Set whether denormals are flushed to zero, in this thread and its OpenMP threads.
 

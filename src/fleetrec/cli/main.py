@@ -13,6 +13,7 @@ from fleetrec.cli.online_verb import online_app
 from fleetrec.cli.pipeline_verbs import OnlyOption, checkpoint_app, pipeline_app
 from fleetrec.cli.plan_verb import plan_app
 from fleetrec.cli.report import report_app
+from fleetrec.cli.serve_verb import serve_app
 from fleetrec.core.errors import ConfigError, FleetRecError, LostRankError
 
 EXIT_FAILED = 1
@@ -41,6 +42,7 @@ app.add_typer(plan_app)
 app.add_typer(online_app)
 app.add_typer(model_app)
 app.add_typer(report_app)
+app.add_typer(serve_app)
 
 JOB_HELP = "A YAML job, a pipeline (.config), a folder that holds one, or a model: rank/dnn."
 Overrides = Annotated[

@@ -38,10 +38,18 @@ class Follower:
     Args:
         model_save_path: The folder of the done files, a path or a URL.
         poll_s: Seconds between two polls. None: the caller polls.
+        num_threads: Threads that compute one answer. None: one per core.
     """
 
-    def __init__(self, model_save_path: str | Path, *, poll_s: float | None = None) -> None:
+    def __init__(
+        self,
+        model_save_path: str | Path,
+        *,
+        poll_s: float | None = None,
+        num_threads: int | None = None,
+    ) -> None:
         self._folder = storage.to_url(model_save_path)
+        self._num_threads = num_threads
         self._predictor: Predictor | None = None
         self._base: ModelDone | None = None  # of the loaded version
         self._newest_id: int | None = None  # in the done files
@@ -68,6 +76,11 @@ class Follower:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+    @property
+    def predictor(self) -> Predictor | None:
+        """The loaded model, to which later deltas are applied; None: there is no base yet."""
+        return self._predictor
 
     @property
     def version(self) -> FollowedVersion | None:
@@ -140,7 +153,7 @@ class Follower:
             if base == self._base:
                 break
             try:
-                predictor = Predictor(base.url(self._folder))
+                predictor = Predictor(base.url(self._folder), num_threads=self._num_threads)
             except CheckpointError as error:
                 problems.append(str(error))
                 continue

@@ -10,7 +10,7 @@ import numpy as np
 
 from fleetrec.checkpoint.folder import Folder
 from fleetrec.core import storage
-from fleetrec.core.errors import CheckpointError, DataError, UnavailableError
+from fleetrec.core.errors import CheckpointError, DataError, ModelError, UnavailableError
 from fleetrec.export.feature_rules import load_rules
 from fleetrec.export.id_lists import Array, Feed, Weights, keyed_ids
 from fleetrec.export.manifest import GraphEntry, ModelManifest, VersionEntry, open_model
@@ -36,15 +36,27 @@ class PreparedDelta:
     tables: PreparedTables
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Outputs by name, and the manifest of the version that computed them."""
+
+    outputs: dict[str, Array]
+    manifest: ModelManifest
+
+
 class Predictor:
     """Runs an inference model, loaded from a path or a URL.
 
     Dense feeds are arrays [B, ...]; id feeds are one list of ids per sample, or an array [B, n].
     The vector of an unknown id is zeros. Threads may share one: an answer is that of one version,
     also while a delta is applied.
+
+    Args:
+        url: The folder of a base.
+        num_threads: Threads that compute one answer. None: one per core.
     """
 
-    def __init__(self, url: str | Path) -> None:
+    def __init__(self, url: str | Path, *, num_threads: int | None = None) -> None:
         folder, manifest = open_model(url)
         if manifest.type != "base":
             raise CheckpointError(
@@ -59,8 +71,9 @@ class Predictor:
         except (ValueError, KeyError) as error:
             raise CheckpointError(f"{folder.name}: damaged: {error}") from error
         self._lock = threading.Lock()
+        self._num_threads = num_threads
         self._tables.apply(self._tables.prepare(folder, manifest))
-        self._version = _version(folder, manifest)
+        self._version = _version(folder, manifest, num_threads)
         self._rules = None if manifest.input is None else load_rules(folder, manifest.input)
         self.text_table = None if manifest.input is None else manifest.input.text_table
 
@@ -85,6 +98,18 @@ class Predictor:
         with self._lock:
             return len(self._tables)
 
+    @property
+    def output_types(self) -> dict[str, tuple[str, list[int]]]:
+        """The type of every output in ONNX, such as tensor(float), and its shape; -1 is free."""
+        nodes = {node.name: node for node in self._version.session.get_outputs()}
+        return {
+            name: (
+                nodes[name].type,
+                [size if isinstance(size, int) else -1 for size in nodes[name].shape],
+            )
+            for name in self.fetches
+        }
+
     def apply(self, delta: str | Path | PreparedDelta) -> None:
         """Apply a delta of the loaded version; answers are those of the old or the new version.
 
@@ -105,7 +130,8 @@ class Predictor:
         _check_parent(folder.name, manifest, loaded)
         _check_same_model(folder.name, manifest, loaded)
         return PreparedDelta(
-            version=_version(folder, manifest), tables=self._tables.prepare(folder, manifest)
+            version=_version(folder, manifest, self._num_threads),
+            tables=self._tables.prepare(folder, manifest),
         )
 
     def predict(
@@ -134,7 +160,12 @@ class Predictor:
         ids = keyed_ids(
             {name: feeds[name] for name in names}, weights or {}, num_samples=num_samples
         )
-        return self._run(ids, inputs, wanted)
+        lengths = {name: len(value) for name, value in inputs.items()}
+        if set(lengths.values()) - {num_samples}:
+            raise DataError(
+                f"all feeds must have the same number of samples, got {num_samples} and {lengths}"
+            )
+        return self.compute(ids, inputs, wanted).outputs
 
     def predict_raw(
         self, columns: AnyColumns, fetches: Sequence[str] | None = None
@@ -155,7 +186,7 @@ class Predictor:
         kinds = {name: feed["kind"] for name, feed in self.feeds.items()}
         names = [name for name, kind in kinds.items() if kind == "ids"]
         inputs = {name: values.dense[name] for name, kind in kinds.items() if kind == "dense"}
-        return self._run(join_ids([values], names), inputs, wanted)
+        return self.compute(join_ids([values], names), inputs, wanted).outputs
 
     @property
     def rules(self) -> FeatureSet:
@@ -167,19 +198,24 @@ class Predictor:
             )
         return self._rules
 
-    def _run(
-        self, ids: KeyedIds, dense: Mapping[str, Array], wanted: Sequence[str]
-    ) -> dict[str, Array]:
-        inputs = dict(dense)
+    def compute(self, ids: KeyedIds, dense: Mapping[str, Array], fetches: Sequence[str]) -> Answer:
+        """Return named outputs of arrays that have been checked, and which version they are of.
+
+        Args:
+            ids: The lists of all feeds of ids, in the order of ``feeds``.
+            dense: The dense feeds, float32 [B, ...].
+            fetches: Names of outputs.
+        """
         with self._lock:  # rows and network of one version
             version = self._version
-            inputs |= self._tables.look_up(ids)
-        lengths = {name: len(value) for name, value in inputs.items()}
-        if len(set(lengths.values())) > 1:
-            raise DataError(f"all feeds must have the same number of samples, got {lengths}")
+            inputs = {**dense, **self._tables.look_up(ids)}
         known = {name: value for name, value in inputs.items() if name in version.inputs}
-        outputs = version.session.run(wanted, known)
-        return dict(zip(wanted, outputs, strict=True))
+        try:
+            outputs = version.session.run(list(fetches), known)
+        except Exception as error:  # it has no base class of its own errors
+            reason = str(error).strip().partition("\n")[0]
+            raise ModelError(f"onnxruntime cannot compute the model: {reason}") from error
+        return Answer(outputs=dict(zip(fetches, outputs, strict=True)), manifest=version.manifest)
 
     def _check_names(self, feeds: Mapping[str, Feed], fetches: Sequence[str]) -> None:
         if feeds.keys() != self.feeds.keys():
@@ -214,9 +250,9 @@ def _check_same_model(name: str, delta: ModelManifest, loaded: ModelManifest) ->
         )
 
 
-def _version(folder: Folder, manifest: ModelManifest) -> _Version:
+def _version(folder: Folder, manifest: ModelManifest, num_threads: int | None) -> _Version:
     graph: GraphEntry = manifest.graph()
-    session = _session(folder.read_bytes(graph.file), folder.url_of(graph.file))
+    session = _session(folder.read_bytes(graph.file), folder.url_of(graph.file), num_threads)
     inputs = frozenset(node.name for node in session.get_inputs())
     return _Version(manifest=manifest, session=session, inputs=inputs)
 
@@ -233,15 +269,17 @@ def _dense(feed: Feed, shape: Sequence[int], name: str) -> Array:
     return values
 
 
-def _session(graph: bytes, url: str) -> Any:
+def _session(graph: bytes, url: str, num_threads: int | None) -> Any:
     try:
         import onnxruntime  # type: ignore[import-untyped]
     except ImportError as error:
         raise UnavailableError(
             "running an inference model needs onnxruntime: pip install 'fleetrec[onnx]'"
         ) from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_threads or 0  # 0: one per core
     try:
-        return onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # it has no base class of its own errors
         reason = str(error).strip().partition("\n")[0]
         raise CheckpointError(

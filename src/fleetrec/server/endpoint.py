@@ -2,7 +2,6 @@
 
 import dataclasses
 import hmac
-import ipaddress
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
@@ -15,6 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from fleetrec.core.errors import ConfigError, FleetRecError, UnavailableError
 from fleetrec.core.fault_points import fault_point
+from fleetrec.server.security import is_loopback
 from fleetrec.server.wire import (
     CHUNK_BYTES,
     MAX_MESSAGE_BYTES,
@@ -204,19 +204,10 @@ def check_address(address: str, security: Security) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise ConfigError([f"--endpoint: expected host:port, got {address!r}"])
-    if security.token is None and not _is_loopback(host):
+    if security.token is None and not is_loopback(host):
         raise ConfigError(
             [
                 f"--endpoint {address}: other machines could reach it; set FLEETREC_TOKEN to a "
                 "secret that servers and workers share, or use 127.0.0.1"
             ]
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -1,7 +1,9 @@
 """HTTP page with the metrics of a process, in the text format of Prometheus."""
 
+import bisect
 import dataclasses
 import http.server
+import itertools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +21,35 @@ class ByLabel:
     values: Mapping[str, float]
 
 
+class Histogram:
+    """Counts observations by upper bounds. One thread at a time may change it."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count an observation."""
+        self._counts[bisect.bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def to_lines(self, name: str) -> list[str]:
+        """Format the histogram for Prometheus."""
+        totals = list(itertools.accumulate(self._counts))
+        bounds = [*map(str, self._bounds), "+Inf"]
+        return [
+            *(
+                f'{name}_bucket{{le="{bound}"}} {n}'
+                for bound, n in zip(bounds, totals, strict=True)
+            ),
+            f"{name}_sum {_number(self._sum)}",
+            f"{name}_count {totals[-1]}",
+        ]
+
+
 Metrics = Mapping[str, float | Mapping[str, float]]  # of the process, or by table
-LabelledMetrics = Mapping[str, float | Mapping[str, float] | ByLabel]
+LabelledMetrics = Mapping[str, float | Mapping[str, float] | ByLabel | Histogram]
 
 
 def table_metrics(stats: Mapping[str, Mapping[str, int]], keys: Sequence[str]) -> Metrics:
@@ -35,6 +64,9 @@ def to_text(metrics: LabelledMetrics) -> str:
     """Format metrics for Prometheus."""
     lines: list[str] = []
     for name, value in metrics.items():
+        if isinstance(value, Histogram):
+            lines += [f"# TYPE fleetrec_{name} histogram", *value.to_lines(f"fleetrec_{name}")]
+            continue
         lines.append(f"# TYPE fleetrec_{name} {'counter' if name.endswith('_total') else 'gauge'}")
         by_label = ByLabel(label="table", values=value) if isinstance(value, Mapping) else value
         if isinstance(by_label, ByLabel):
