@@ -366,7 +366,7 @@ def check_answers(replies, expected):
         versions.add(found["model_version"])
         for output in found["outputs"]:
             values = expected[found["model_version"]][output["name"]]
-            np.testing.assert_allclose(output["data"], values, atol=ATOL, rtol=0)
+            np.testing.assert_allclose(output["data"], values, atol=ATOL, rtol=ATOL)
     return versions
 
 
