@@ -25,6 +25,7 @@ def serve(options: ServeOptions) -> None:
     keep_freed_memory()
     try:
         import uvicorn
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
         from fleetrec.serving.app import ServingApp
     except ImportError as error:
@@ -43,7 +44,7 @@ def serve(options: ServeOptions) -> None:
                 on_start=lambda: _report(options, listening),
             ),
             loop="asyncio",
-            http="h11",
+            http=HttpToolsProtocol,
             ws="none",
             lifespan="on",
             log_config=None,
