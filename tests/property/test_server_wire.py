@@ -40,6 +40,14 @@ def test_a_message_that_was_cut_is_refused(message, data):
         decode(content[: data.draw(st.integers(0, len(content) - 1))])
 
 
+def test_an_empty_array_of_absurd_length_is_refused():
+    message = Message(kind=Kind.OK, arrays=[np.zeros((0, 0), np.uint32)])
+    content = bytearray(encode(message))
+    content[-1] = 0x7F  # the highest byte of its number of rows
+    with pytest.raises(WireError, match="at most 1099511627776 each way"):
+        decode(bytes(content))
+
+
 @given(MESSAGES, st.data())
 def test_damage_gives_a_message_or_an_error(message, data):
     content = bytearray(encode(message))

@@ -27,6 +27,7 @@ Array = npt.NDArray[Any]
 _HEADER = struct.Struct("<4sHHIIQII")  # magic, version, kind, worker, incarnation, sequence, arrays
 _ARRAY = struct.Struct("<BBHIQ")  # type, dimensions, 0, columns, rows
 _TYPES = tuple(np.dtype(code) for code in ("<u1", "<u4", "<u8", "<i8", "<f4"))
+MAX_LENGTH = 1 << 40
 _ALIGNMENT = 8
 
 
@@ -185,6 +186,8 @@ def _decode_array(content: bytes, offset: int) -> tuple[Array, int]:
     padded = num_bytes + -num_bytes % _ALIGNMENT
     if padded > len(content) - offset:
         raise WireError(f"an array of {num_bytes} bytes, but {len(content) - offset} are left")
+    if max(rows, columns) > MAX_LENGTH:  # an empty array may be of any length by its bytes
+        raise WireError(f"an array of {rows} x {columns} numbers; at most {MAX_LENGTH} each way")
     array = np.frombuffer(content, kind, count=rows * columns, offset=offset)
     return array.reshape(rows, columns) if num_dims == 2 else array, offset + padded
 

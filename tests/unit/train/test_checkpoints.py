@@ -93,7 +93,7 @@ def test_a_checkpoint_without_progress_is_damaged():
 
 
 def phase_of(name, path):
-    return SimpleNamespace(name=name, options=SimpleNamespace(model_path=Path(path)))
+    return SimpleNamespace(options=SimpleNamespace(name=name, model_path=Path(path)))
 
 
 @pytest.mark.parametrize(
