@@ -183,15 +183,14 @@ def _work(records: Sequence[dict[str, object]]) -> list[float]:
 
 
 def _steps(records: Sequence[dict[str, object]]) -> list[float]:
-    """Return the seconds of every training step but the first two of passes.
+    """Return the seconds of every training step but the first two and the last one of passes.
 
-    The first interval of a pass is two steps, and waits for the data. The first pass creates rows.
+    The first interval of a pass is two steps, and waits for the data; the last batch may be
+    smaller. The first pass creates rows.
     """
-    return [
-        BATCH_SIZE / float(str(one["samples_per_s"]))
-        for one in records
-        if one["event"] == "interval"
-        and one["kind"] == "train"
-        and int(str(one["epoch"])) > 0
-        and int(str(one["batch"])) > 1
-    ]
+    by_pass: dict[int, list[float]] = {}
+    for one in records:
+        if one["event"] == "interval" and one["kind"] == "train":
+            seconds = BATCH_SIZE / float(str(one["samples_per_s"]))
+            by_pass.setdefault(int(str(one["epoch"])), []).append(seconds)
+    return [step for index, steps in by_pass.items() if index > 0 for step in steps[1:-1]]

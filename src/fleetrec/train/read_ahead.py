@@ -5,6 +5,7 @@ import logging
 import threading
 
 from fleetrec.config.online import OnlineOptions
+from fleetrec.core.background import yield_to_training
 from fleetrec.core.errors import FleetRecError
 from fleetrec.data.loader import Loader
 from fleetrec.train.pass_plan import PassPlan, PassSpec, PhaseFiles
@@ -79,6 +80,7 @@ class _Read:
         self._thread.join()
 
     def _run(self) -> None:
+        yield_to_training()
         with contextlib.suppress(FleetRecError, OSError):  # the pass itself meets it, too
             files = self._wait()
             if files is None:

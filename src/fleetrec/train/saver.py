@@ -18,6 +18,7 @@ from fleetrec.checkpoint.tables import TABLES
 from fleetrec.checkpoint.tensors import encode_tensors
 from fleetrec.config.job import RunOptions
 from fleetrec.core import storage
+from fleetrec.core.background import yield_to_training
 from fleetrec.core.errors import FleetRecError, LostRankError
 from fleetrec.core.progress import Progress
 from fleetrec.embedding.record import TableRecord
@@ -297,6 +298,7 @@ class Saver:
 
     def _write(self, writing: _Write) -> None:
         """Write and publish; runs in a thread of its own."""
+        yield_to_training()
         try:
             request = writing.request
             if writing.staging is not None:
