@@ -1,4 +1,4 @@
-"""A small online run in which every sample can be told from all others, and what it leaves."""
+"""A small online run in which every sample has an id of its own, and what the run leaves."""
 
 import dataclasses
 import subprocess
@@ -125,7 +125,7 @@ def online_problems(result, plan, unbroken):
 
 
 def online_audit(result, plan):
-    """Say what tells that a sample was lost or trained twice, or that a day was not published."""
+    """Return samples that were lost or trained twice, and days that were not published."""
     problems = []
     expected = plan.num_passes * plan.num_samples
     if len(result.shows) != expected:
