@@ -66,6 +66,8 @@ class Loader:
         self._stage = stage or NoStage()
         self._shard = shard
         if files is None:
+            if not options.data_path:
+                raise DataError(f"data set {options.name}: it has no data_path to read from")
             paths = (options.data_path, *options.more_paths)
             client = options.stream_options
             files = [file for path in paths for file in list_files(path, client)]

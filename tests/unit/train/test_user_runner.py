@@ -22,7 +22,14 @@ class Runner:
                     f"data/{day}/{name}/part-*", day=day, number=number, ends_day=number == 3
                 )
 """
-SCHEDULE = ("train_data_dir", "start_day", "end_day", "split_interval", "data_donefile")
+SCHEDULE = (
+    "train_data_dir",
+    "start_day",
+    "end_day",
+    "split_interval",
+    "data_donefile",
+    "data_sleep_second",
+)
 
 
 @pytest.fixture(autouse=True)

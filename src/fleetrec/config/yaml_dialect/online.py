@@ -130,6 +130,11 @@ FOLDER_KEYS = (
     "split_per_pass",
     "save_first_base",
     "data_donefile",
+    "data_timeout_second",
+    "on_data_timeout",
+    "late_files",
+    "late_minutes",
+    "prefetch",
 )
 STREAM_KEYS = frozenset({"pass_messages", "pass_seconds", "num_passes"})
 
@@ -163,7 +168,8 @@ def _stream_problems(runner: OnlineKeys) -> dict[str, str]:
 def _runner_file_problems(runner: OnlineKeys) -> dict[str, str]:
     """Check a runner whose passes a class of the user asks for."""
     text = "is not for a runner with runner_class_path, which names the data of every pass"
-    problems = dict.fromkeys(_given(runner, ("train_data_dir", *FOLDER_KEYS, *STREAM_KEYS)), text)
+    keys = ("train_data_dir", "data_sleep_second", *FOLDER_KEYS, *STREAM_KEYS)
+    problems = dict.fromkeys(_given(runner, keys), text)
     if not Path(str(runner.runner_class_path)).is_file():
         problems["runner_class_path"] = f"no such file: {runner.runner_class_path}"
     return problems

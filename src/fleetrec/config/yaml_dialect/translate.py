@@ -89,6 +89,9 @@ NOT_ONLINE = (
     "save_step_path",
     "save_step_interval",
     "eval_dataset",
+    "eval_interval",
+    "early_stop",
+    "keep_best",
     "runner_result_dump_path",
 )
 

@@ -126,3 +126,19 @@ def test_data_may_be_a_stream(job, tmp_path):
 )
 def test_what_is_wrong_with_a_stream_is_said(job, tmp_path, keys, problem):
     assert problem in problems(job, tmp_path, *keys)
+
+
+@pytest.mark.parametrize("key", ["early_stop", "keep_best"])
+def test_keys_of_evaluations_in_epochs_are_refused(job, tmp_path, key):
+    found = problems(job, tmp_path, f"runner.online.{key}={{metric: AUC}}")
+    assert f"{key}: is for runners that make epochs" in found
+
+
+@pytest.mark.parametrize("key", ["late_files=skip", "data_timeout_second=5", "prefetch=true"])
+def test_keys_of_folders_are_refused_for_a_stream(job, tmp_path, key):
+    found = problems(job, tmp_path, *of_stream("kafka://h:1/t", key))
+    assert f"{key.partition('=')[0]}: is for folders of days, not for a stream" in found
+
+
+def test_verbs_that_look_at_data_find_what_the_runner_follows(job, tmp_path):
+    assert load(job, tmp_path).phases[0].dataset.data_path == str(tmp_path / "data")
