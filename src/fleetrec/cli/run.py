@@ -10,7 +10,13 @@ from fleetrec.config.document import read_document
 from fleetrec.config.load import JobRequest
 from fleetrec.config.pipeline_dialect.decode import ONE_PROCESS
 from fleetrec.config.processes import started_processes
-from fleetrec.core.env import read_place
+from fleetrec.config.yaml_dialect.node_variables import NodeVariables
+from fleetrec.core.env import (
+    is_cluster_node,
+    read_communicator_flags,
+    read_cpu_num,
+    read_place,
+)
 from fleetrec.core.errors import ConfigError
 
 
@@ -27,7 +33,14 @@ class RunRequest:
         """Return the job to load."""
         place = read_place()
         processes = ONE_PROCESS if place is None else started_processes(place)
-        return JobRequest(source=self.model, overrides=self.overrides, processes=processes)
+        return JobRequest(
+            source=self.model,
+            overrides=self.overrides,
+            processes=processes,
+            variables=NodeVariables(
+                communicator=read_communicator_flags(), num_threads=read_cpu_num()
+            ),
+        )
 
     def command(self) -> tuple[str, ...]:
         """Return the command of a process that takes part in the same job."""
@@ -39,7 +52,7 @@ class RunRequest:
 def run_command(request: RunRequest, *, backend: Path | None = None, resume: bool = False) -> None:
     """Run every runner of a job; the first failure ends it."""
     notices = []
-    if backend is not None:
+    if backend is not None and not is_cluster_node():
         check_backend(backend)
         notices.append(f"{backend} is not used: this version submits no cluster jobs")
     run_job(

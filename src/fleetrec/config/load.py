@@ -19,6 +19,11 @@ from fleetrec.config.pipeline_dialect.edit import Edit
 from fleetrec.config.processes import Processes
 from fleetrec.config.yaml_dialect.decode import ModelOptionsOf, decode
 from fleetrec.config.yaml_dialect.locate import locate_job
+from fleetrec.config.yaml_dialect.node_variables import (
+    NO_VARIABLES,
+    NodeVariables,
+    with_node_variables,
+)
 from fleetrec.config.yaml_dialect.online import ONLINE_CLASSES
 from fleetrec.config.yaml_dialect.override import override
 from fleetrec.core.errors import ConfigError
@@ -53,7 +58,8 @@ class JobRequest:
     """Which job, what the command line changes in it, and what it is loaded for.
 
     ``overrides`` are ``key=value`` in the keys of the file. ``changes`` and ``seed`` are flags for
-    pipelines; a YAML job has keys for them.
+    pipelines; a YAML job has keys for them. ``variables`` of the node give keys that a YAML job
+    does not write.
     """
 
     source: str
@@ -62,6 +68,7 @@ class JobRequest:
     seed: int | None = None
     processes: Processes = ONE_PROCESS
     purpose: Purpose = "run"
+    variables: NodeVariables = NO_VARIABLES
 
 
 def load_job(request: JobRequest, *, components: Components) -> Job:
@@ -180,7 +187,7 @@ def _edit(assignment: str) -> Edit:
 
 def _load_yaml(path: Path, request: JobRequest, components: Components) -> Job:
     _check_yaml_flags(path, request)
-    document = read_document(path)
+    document = with_node_variables(read_document(path), request.variables)
     assignments = list(request.overrides)
     if request.purpose == "evaluate":
         assignments += _infer_mode(override(document, assignments))

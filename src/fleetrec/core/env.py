@@ -7,7 +7,7 @@ from pathlib import Path
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.launchers import paddle
 from fleetrec.core.launchers.precedence import place_of
-from fleetrec.core.launchers.values import number, wrong
+from fleetrec.core.launchers.values import is_given, number, wrong
 from fleetrec.core.place import Place
 
 TOKEN = "FLEETREC_TOKEN"
@@ -19,6 +19,11 @@ STATE = "FLEETREC_STATE"
 SNAPSHOT_BYTES = "FLEETREC_SNAPSHOT_BYTES"
 FAULTS = "FLEETREC_FAULTS"
 TILES = "FLEETREC_TILES"
+IS_NODE = "FLEETREC_IS_NODE"
+PADDLE_NODE_ROLE = "PADDLE_PADDLEREC_ROLE"
+CPU_NUM = "CPU_NUM"
+COMMUNICATOR_FLAGS = "FLAGS_communicator_"
+RPC_FLAGS = ("FLAGS_rpc_retry_times", "FLAGS_rpc_deadline")
 
 
 def read_place() -> Place | None:
@@ -81,6 +86,34 @@ def allows_tiles() -> bool:
     if given not in ("0", "1"):
         raise wrong(TILES, "0 or 1", given)
     return given == "1"
+
+
+def is_cluster_node() -> bool:
+    """Return whether this process is on a node of a submitted job: it trains, and does not submit.
+
+    FLEETREC_IS_NODE=1 says so, and PADDLE_PADDLEREC_ROLE=WORKER as for PaddleRec.
+    """
+    own = os.environ.get(IS_NODE, "").strip()
+    if own not in ("", "0", "1"):
+        raise wrong(IS_NODE, "0 or 1", own)
+    role = os.environ.get(PADDLE_NODE_ROLE, "").strip().upper() or "MASTER"
+    if role not in ("MASTER", "WORKER"):
+        raise wrong(PADDLE_NODE_ROLE, "MASTER or WORKER", role)
+    return own == "1" or role == "WORKER"
+
+
+def read_communicator_flags() -> dict[str, str]:
+    """Return the flags of Paddle's communicator that are set; cluster jobs pass them this way."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(COMMUNICATOR_FLAGS) or name in RPC_FLAGS
+    }
+
+
+def read_cpu_num() -> int | None:
+    """Return the number of threads of a worker that Paddle's variable CPU_NUM gives, if set."""
+    return number(os.environ, CPU_NUM, least=1) if is_given(os.environ, CPU_NUM) else None
 
 
 def environment_with(added: Mapping[str, str], *, unless_set: Mapping[str, str]) -> dict[str, str]:

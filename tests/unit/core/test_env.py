@@ -2,7 +2,15 @@
 
 import pytest
 
-from fleetrec.core.env import allows_tiles, read_certificate, read_place, read_snapshot_bytes
+from fleetrec.core.env import (
+    allows_tiles,
+    is_cluster_node,
+    read_certificate,
+    read_communicator_flags,
+    read_cpu_num,
+    read_place,
+    read_snapshot_bytes,
+)
 from fleetrec.core.errors import ConfigError
 
 
@@ -39,3 +47,30 @@ def test_tiles_are_allowed_unless_the_environment_forbids_them(monkeypatch):
     monkeypatch.setenv("FLEETREC_TILES", "off")
     with pytest.raises(ConfigError, match="FLEETREC_TILES: expected 0 or 1, got 'off'"):
         allows_tiles()
+
+
+def test_a_node_of_a_submitted_job_says_so(monkeypatch):
+    assert not is_cluster_node()
+    monkeypatch.setenv("PADDLE_PADDLEREC_ROLE", "worker")
+    assert is_cluster_node()
+    monkeypatch.setenv("PADDLE_PADDLEREC_ROLE", "MASTER")
+    assert not is_cluster_node()
+    monkeypatch.setenv("FLEETREC_IS_NODE", "1")
+    assert is_cluster_node()
+    monkeypatch.setenv("PADDLE_PADDLEREC_ROLE", "BOSS")
+    with pytest.raises(ConfigError, match="expected MASTER or WORKER, got 'BOSS'"):
+        is_cluster_node()
+
+
+def test_flags_and_threads_of_cluster_jobs_are_read(monkeypatch):
+    assert read_communicator_flags() == {}
+    assert read_cpu_num() is None
+    monkeypatch.setenv("FLAGS_communicator_fake_rpc", "0")
+    monkeypatch.setenv("FLAGS_rpc_deadline", "1000")
+    monkeypatch.setenv("FLAGS_cudnn_deterministic", "1")
+    monkeypatch.setenv("CPU_NUM", "4")
+    assert read_communicator_flags() == {
+        "FLAGS_communicator_fake_rpc": "0",
+        "FLAGS_rpc_deadline": "1000",
+    }
+    assert read_cpu_num() == 4
