@@ -1,7 +1,6 @@
 """What every model of the zoo promises. A new folder is covered without touching this file."""
 
 import dataclasses
-import itertools
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ from fleetrec.config.job import PhaseOptions, RunOptions
 from fleetrec.config.yaml_dialect.locate import ZOO, zoo_names
 from fleetrec.core.batch import Batch
 from fleetrec.core.jagged import KeyedJagged
-from fleetrec.export.inference import plan_inference, sample_batch
-from fleetrec.export.predictor import Predictor
+from fleetrec.export.inference import sample_batch
 from fleetrec.models.load import load_model_class
 from fleetrec.nn.batch_norm import BatchNorm
 from fleetrec.parallel.state import SavedModel
@@ -135,33 +133,6 @@ def test_outputs_do_not_depend_on_the_split_into_batches(run_options, phase, bat
 def _with_batch_size(phase: PhaseOptions, batch_size: int) -> PhaseOptions:
     dataset = phase.dataset.model_copy(update={"batch_size": batch_size})
     return phase.model_copy(update={"dataset": dataset})
-
-
-def test_the_inference_model_gives_the_same_outputs(phase, batch, tmp_path):
-    rules = phase.loader.input_rules
-    planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=(), rules=rules)
-    planned.convert()
-    for _ in range(3):  # after the conversion, which knows the first weights only
-        train(phase, batch)
-    planned.write(tmp_path / "inference", phase.state.export_rows())
-    predictor = Predictor(tmp_path / "inference")
-    feeds = {name: _feed(batch, name) for name in predictor.feeds}
-    for name, value in evaluate(phase, batch).items():
-        torch.testing.assert_close(
-            torch.from_numpy(predictor.predict(feeds)[name]), value, atol=1e-5, rtol=1e-5
-        )
-        torch.testing.assert_close(
-            torch.from_numpy(predictor.predict_raw(feeds)[name]), value, atol=1e-5, rtol=1e-5
-        )
-
-
-def _feed(batch: Batch, name: str):
-    if name in batch.dense:
-        return batch.dense[name].numpy()
-    jagged = batch.ids[name]
-    bounds = jagged.offsets.tolist()
-    values = jagged.values.tolist()
-    return [values[a:b] for a, b in itertools.pairwise(bounds)]
 
 
 def test_the_config_lies_beside_the_model_and_names_it(name):

@@ -1,14 +1,9 @@
 """What every model class of pipelines promises."""
 
-import pyarrow as pa
-import pyarrow.csv
 import pytest
 import torch
 
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
-from fleetrec.data.loader import Loader
-from fleetrec.export.inference import plan_inference
-from fleetrec.export.predictor import Predictor
 from fleetrec.models.pipeline_classes import pipeline_classes
 from making_phases import evaluate, phase_of, train
 from making_pipelines import MODELS, write_data, write_pipeline
@@ -61,31 +56,3 @@ def test_outputs_have_one_row_per_sample_and_a_name_for_every_variable(phase):
     assert all(len(value) == batch.num_samples for value in outputs.values())
     names = [phase.model.variable_name(name) for name in phase.state.variables()]
     assert len(set(names)) == len(names)
-
-
-def test_the_inference_model_gives_the_same_outputs_for_raw_columns(phase, tmp_path):
-    in_order = phase.options.dataset.model_copy(update={"shuffle_rows": 0, "shuffle_files": False})
-    loader = Loader(in_order, seed=0)
-    if {g.side for g in phase.model.embedding_collection().groups.values()} != {"sample"}:
-        pytest.skip("looks up more than samples, so it is not exported")
-    planned = plan_inference(
-        phase.model, loader.inputs, feeds=(), fetches=(), rules=loader.input_rules
-    )
-    planned.convert()
-    with loader.epoch(0) as found:
-        batch = next(found)
-    for _ in range(3):
-        train(phase, batch)
-    planned.write(tmp_path / "inference", phase.state.export_rows())
-    predictor = Predictor(tmp_path / "inference")
-    path = phase.options.dataset.data_path
-    names = phase.options.dataset.text_table.columns
-    texts = pa.csv.read_csv(
-        path,
-        read_options=pa.csv.ReadOptions(column_names=names),
-        convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-    ).slice(0, batch.num_samples)
-    answers = [predictor.predict_raw(texts), predictor.predict_raw(texts.to_pydict())]
-    for name, value in evaluate(phase, batch).items():
-        for answer in answers:
-            torch.testing.assert_close(torch.from_numpy(answer[name]), value, atol=1e-5, rtol=1e-5)

@@ -154,5 +154,20 @@ def _to_array(name: str, values: Any) -> pa.Array:
         return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), width)
     try:
         return pa.array(values)
+    except OverflowError:
+        return _large_integers(name, values)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"column {name!r}: expected values of one type: {error}") from error
+
+
+def _large_integers(name: str, values: Any) -> pa.Array:
+    """Return integers from 2^63 on, or lists of them, for which pyarrow finds no type itself."""
+    for kind in (pa.uint64(), pa.list_(pa.uint64())):
+        try:
+            return pa.array(values, kind)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            continue
+    raise DataError(
+        f"column {name!r}: expected integers of 64 bits; those from 2^63 on are not mixed with "
+        "negative ones"
+    )

@@ -111,6 +111,18 @@ def test_raw_columns_need_no_torch(model, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), expected)
 
 
+@pytest.mark.parametrize("kind", ["flat", "lists"])
+def test_raw_columns_take_ids_of_64_bits(model, kind):
+    def raw(ids):
+        column = ids if kind == "flat" else [[one] for one in ids]
+        return Predictor(model).rules.transform({**COLUMNS, "3": column})
+
+    assert ids_of(raw([2**63 + 5, 1, 2**64 - 1]), "3") == [[5 - 2**63], [1], [-1]]
+    for refused in ([2**64, 1, 2], [2**63, -1, 2]):
+        with pytest.raises(DataError, match="column '3': expected integers of 64 bits"):
+            raw(refused)
+
+
 def test_a_bad_value_is_named_with_its_row_and_column(model):
     with pytest.raises(DataError, match=r"data set clicks: row 2: .*dense_feature"):
         Predictor(model).predict_raw({**COLUMNS, "dense_feature": [[1.0] * 2, [1.0], [1.0] * 2]})

@@ -1,0 +1,192 @@
+"""Every model predicts the same after its export, without torch and without its code.
+
+All models of the zoo, every phase that trains one, and all model classes of pipelines are found, so
+a new one is covered without touching this file. The data is the test data of the model's config.
+"""
+
+import csv
+import gzip
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from contract import torch_free
+from fleetrec.cli.job import load_job
+from fleetrec.config.job import DatasetOptions
+from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
+from fleetrec.config.yaml_dialect.locate import ZOO, zoo_names
+from fleetrec.core.batch import Batch
+from fleetrec.data.loader import Loader
+from fleetrec.data.user_code import load_reader
+from fleetrec.export.inference import plan_inference
+from fleetrec.models.pipeline_classes import pipeline_classes
+from fleetrec.train.phase import Phase
+from making_phases import evaluate, phase_of, train
+from making_pipelines import MODELS, write_data, write_pipeline
+
+NUM_BATCHES = 3  # that are trained on
+TOLERANCE = 1e-5
+
+
+class TorchFree:
+    """A process that predicts without torch."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-u", torch_free.__file__, str(ZOO)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def predict(self, model: Path, inputs_of: dict) -> dict[str, np.ndarray]:
+        """Return ``ids/<output>`` and ``raw/<output>`` of all samples."""
+        inputs, answers = model.with_suffix(".inputs.json"), model.with_suffix(".npz")
+        inputs.write_text(json.dumps(inputs_of))
+        request = {"model": str(model), "inputs": str(inputs), "answers": str(answers)}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        said = self._process.stdout.readline().strip()
+        assert said == "done", said
+        with np.load(answers) as arrays:
+            return dict(arrays)
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+
+
+@pytest.fixture(scope="session")
+def torch_free_process():
+    process = TorchFree()
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def pipeline_data(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"), num_train=256, num_eval=256)
+
+
+def trained_phases() -> list[tuple[str, int, int]]:
+    """Return model, run and phase of everything in the zoo that is trained."""
+    found = {}
+    for name in zoo_names():
+        for number, run in enumerate(load_job(name, overrides=()).runs):
+            for place, phase in enumerate(run.phases if run.kind == "train" else ()):
+                found.setdefault((name, phase.model_path), (name, number, place))
+    return list(found.values())
+
+
+@pytest.mark.parametrize("place", trained_phases(), ids=lambda place: "-".join(map(str, place)))
+def test_a_model_of_the_zoo(place, torch_free_process, tmp_path):
+    name, number, index = place
+    job = load_job(name, overrides=())
+    run = job.runs[number]
+    phase = phase_of(run.phases[index], run)
+    infer = next(run for run in job.runs if run.kind == "infer")
+    check(phase, infer.phases[0].dataset, torch_free_process, tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", sorted(pipeline_classes()))
+def test_a_model_class_of_pipelines(name, pipeline_data, torch_free_process, tmp_path):
+    labels = '["label", "like", "score"]' if name == "MMoE" else '"label"'
+    path = write_pipeline(tmp_path, MODELS[name], paths=pipeline_data, labels=labels)
+    decoded = decode_pipeline(path, classes=pipeline_classes(), changes=Changes(), kind="train")
+    (run,) = decoded.job.runs
+    phase = phase_of(run.phases[0], run)
+    in_order = {"shuffle_rows": 0, "shuffle_files": False}
+    test_data = phase.options.dataset.model_copy(
+        update={"data_path": str(pipeline_data["eval"]), **in_order}
+    )
+    check(phase, test_data, torch_free_process, tmp_path / "model")
+
+
+def check(phase: Phase, test_data: DatasetOptions, process: TorchFree, model: Path) -> None:
+    """Compare all outputs of the exported model with those of the trained one."""
+    rules = phase.loader.input_rules
+    planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=(), rules=rules)
+    planned.convert()
+    with phase.loader.epoch(0) as found:
+        for step, batch in enumerate(itertools.islice(found, NUM_BATCHES)):
+            train(phase, batch, step=step + 1)
+    planned.write(model, phase.state.export_rows())
+    with Loader(test_data, seed=0).epoch(0) as found:
+        batches = list(found)
+    expected: dict[str, list[np.ndarray]] = {}
+    for batch in batches:
+        for name, value in evaluate(phase, batch).items():
+            expected.setdefault(name, []).append(value.numpy())
+    feeds = {name: [one for b in batches for one in feed_of(b, name)] for name in planned.feeds}
+    weighted = [name for name in planned.feeds if has_weights(batches[0], name)]
+    weights = {name: [one for b in batches for one in weights_of(b, name)] for name in weighted}
+    columns = columns_of(test_data, labels={task.label for task in phase.model.tasks})
+    found = process.predict(model, {"feeds": feeds, "weights": weights, "columns": columns})
+    assert found.keys() == {f"{kind}/{name}" for kind in ("ids", "raw") for name in expected}
+    for name, parts in expected.items():
+        value = np.concatenate(parts)
+        assert np.ptp(value) > 0, f"{name} is the same for all samples"
+        for kind in ("ids", "raw"):
+            np.testing.assert_allclose(found[f"{kind}/{name}"], value, atol=TOLERANCE, rtol=0)
+
+
+def feed_of(batch: Batch, name: str) -> list:
+    if name in batch.dense:
+        return batch.dense[name].tolist()
+    return lists_of(batch.ids[name].values, batch.ids[name].offsets)
+
+
+def has_weights(batch: Batch, name: str) -> bool:
+    return name not in batch.dense and batch.ids[name].weights is not None
+
+
+def weights_of(batch: Batch, name: str) -> list:
+    return lists_of(batch.ids[name].weights, batch.ids[name].offsets)
+
+
+def lists_of(values: Tensor, offsets: Tensor) -> list:
+    flat = values.tolist()
+    return [flat[a:b] for a, b in itertools.pairwise(offsets.tolist())]
+
+
+def columns_of(data: DatasetOptions, *, labels: set[str]) -> dict[str, list]:
+    """Read raw columns from the files by means of the tests, not by the readers of training."""
+    path = Path(data.data_path)
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    lines = [line for file in files for line in text_of(file).splitlines()]
+    if data.text_table is not None and data.text_table.columns:
+        cells = csv.reader(lines, delimiter=data.text_table.separator)
+        columns = zip(*cells, strict=True)
+        table = dict(zip(data.text_table.columns, map(list, columns), strict=True))
+    elif data.reader is not None:
+        reader = load_reader(data.reader)
+        samples = [dict(sample) for line in lines for sample in reader.generate_sample(line)()]
+        table = {name: [sample[name] for sample in samples] for name in samples[0]}
+    else:
+        dense = {slot.name for slot in data.dense}
+        table = slots_of(lines, [*data.sparse, *dense], dense)
+    return {name: column for name, column in table.items() if name not in labels}
+
+
+def slots_of(lines: list[str], names: list[str], dense: set[str]) -> dict[str, list]:
+    """Return lists of values of slot text; None in lines that lack a slot."""
+    table: dict[str, list] = {name: [None] * len(lines) for name in names}
+    for number, line in enumerate(lines):
+        for token in line.split():
+            name, _, text = token.rpartition(":")
+            if name in table:
+                value = float(text) if name in dense else int(text)
+                table[name][number] = [*(table[name][number] or []), value]
+    return table
+
+
+def text_of(path: Path) -> str:
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
