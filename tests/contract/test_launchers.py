@@ -68,6 +68,7 @@ def make_job(restart, code, *, num_workers=2, env=None):
 
 def run(launcher, job, folder, *, stop_when=lambda: False):
     """Run a job to its end, and check that nothing of it is left."""
+    before = children_of_this_process()  # such as the resource tracker of multiprocessing
     with contextlib.closing(launcher.start(job, folder)) as running:
         asked = []
 
@@ -82,9 +83,12 @@ def run(launcher, job, folder, *, stop_when=lambda: False):
     assert sorted(log.name for log in logs) == sorted(
         role.log(index) for role in job.roles for index in range(role.replicas)
     )
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    assert not [pid for pid in map(int, children) if is_running(pid)]
+    assert not [pid for pid in children_of_this_process() - before if is_running(pid)]
     return outcome
+
+
+def children_of_this_process():
+    return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
 
 def environments(log):
