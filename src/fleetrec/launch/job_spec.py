@@ -153,8 +153,10 @@ class Launcher(Protocol):
         ...
 
 
+def is_secret(name: str) -> bool:
+    """Return True if the value of a variable must not be shown."""
+    return any(word in name.upper() for word in SECRETS)
+
+
 def _without_secrets(env: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: "***" if any(word in name.upper() for word in SECRETS) else value
-        for name, value in env.items()
-    }
+    return {name: "***" if is_secret(name) else value for name, value in env.items()}
