@@ -1,21 +1,8 @@
 """Activation functions by the names that job files use."""
 
-from typing import Literal
-
 from torch import nn
 
-ActivationName = Literal[
-    "relu",
-    "sigmoid",
-    "tanh",
-    "prelu",
-    "gelu",
-    "leaky_relu",
-    "elu",
-    "selu",
-    "swish",
-    "linear",
-]
+from fleetrec.config.groups import ActivationName as ActivationName
 
 
 def activation(name: ActivationName) -> nn.Module:

@@ -166,6 +166,7 @@ class _Translator:
         model_class = self._model_class()
         data = DataTranslator(pipeline, self._problems)
         groups = data.groups()
+        attention_groups = data.attention_groups()
         metrics = data.metrics(pipeline.eval_config.metrics_set, ("eval_config", "metrics_set"))
         towers = self._towers(model_class)
         of_towers = [
@@ -186,6 +187,7 @@ class _Translator:
         model = model_class.options.model_validate(
             {
                 "groups": groups,
+                "attention_groups": attention_groups,
                 "labels": pipeline.data_config.label_fields,
                 "loss": loss_name(pipeline.model.loss_type),
                 "num_class": pipeline.model.num_class,

@@ -143,14 +143,35 @@ class TaskTower(Message):
     use_sample_weight: bool = True
 
 
+class SeqAttMap(Message):
+    """Which keys attend to which sequences."""
+
+    key: tuple[str, ...] = ()
+    hist_seq: tuple[str, ...] = ()
+    aux_hist_seq: tuple[str, ...] = ()
+
+
+class SeqAttGroup(Message):
+    """Attention of keys over sequences of behaviour."""
+
+    group_name: str = ""
+    seq_att_map: tuple[SeqAttMap, ...] = ()
+    tf_summary: bool = idle(default=False)
+    seq_dnn: Dnn | None = None
+    allow_key_search: bool = False
+    need_key_feature: bool = True
+    allow_key_transform: bool = False
+    transform_dnn: bool = False
+
+
 class FeatureGroup(Message):
     """Features that a model uses as one group."""
 
-    group_name: str
+    group_name: str = ""
     feature_names: tuple[str, ...] = ()
     wide_deep: Literal["DEEP", "WIDE"] = "DEEP"
-    sequence_features: tuple[Opaque, ...] = later(default=())
-    negative_sampler: bool = later(default=False)
+    sequence_features: tuple[SeqAttGroup, ...] = ()
+    negative_sampler: bool = False
 
 
 class ModelConfig(Message):
@@ -159,7 +180,7 @@ class ModelConfig(Message):
     model_class: str
     model_name: str = ""
     feature_groups: tuple[FeatureGroup, ...] = ()
-    seq_att_groups: tuple[Opaque, ...] = later(default=())
+    seq_att_groups: tuple[SeqAttGroup, ...] = ()
     embedding_regularization: float = Field(default=0.0, ge=0)
     loss_type: LossType = "CLASSIFICATION"
     num_class: int = Field(default=1, gt=0)
