@@ -387,4 +387,12 @@ def main(verb: str | None = None) -> NoReturn:
         sys.exit(EXIT_FAILED)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        from fleetrec.cli.user_traceback import user_traceback
+
+        lines = user_traceback(error)
+        if not lines:
+            raise  # a fault of FleetRec
+        typer.echo("\n".join(lines), err=True)
+        sys.exit(EXIT_FAILED)
     sys.exit(0)
