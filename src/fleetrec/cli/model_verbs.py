@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from fleetrec.cli.pipeline_verbs import Overrides
+from fleetrec.config.rules import MAX_FOLD_MIB
 
 model_app = typer.Typer()
 
@@ -159,6 +160,16 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
     rows: Annotated[
         str | None, typer.Option("--rows", help="Type of rows: float32, float16 or int8.")
     ] = None,
+    fold_tables: Annotated[
+        int | None,
+        typer.Option(
+            "--fold-tables",
+            min=0,
+            max=MAX_FOLD_MIB,
+            metavar="MIB",
+            help="Also write folded.onnx, which has the tables in it; their size is limited.",
+        ),
+    ] = None,
     override: Overrides = None,
     redis: RedisOptions = None,
     oss: OssOptions = None,
@@ -180,6 +191,7 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
             clear_export=clear_export,
             done_file=export_done_file,
             rows=rows,
+            fold_mib=fold_tables,
             overrides=override or (),
             refused=tuple(n for n, v in (("redis", redis), ("oss", oss)) if v),
         )

@@ -15,6 +15,8 @@ from fleetrec.core import storage
 from fleetrec.core.batch import Batch
 from fleetrec.core.errors import ConfigError, LostRankError
 from fleetrec.core.progress import Progress
+from fleetrec.export.assets import ASSET_FILES, read_assets
+from fleetrec.export.folding import FoldTables
 from fleetrec.export.increments import IncrementSender
 from fleetrec.export.inference import SAVE_INFERENCE, InferenceModel, plan_inference
 from fleetrec.export.serving import ServingPublisher
@@ -182,6 +184,8 @@ class Training:
         _check_serving(self._run)
         is_written = any(rule.do == "inference" for rule in self._run.rules)
         options = self._run.inference
+        fold = FoldTables(max_mib=options.fold_mib, is_required=False) if options.fold_mib else None
+        assets = read_assets(options.assets, option=ASSET_FILES)
         return {
             phase.name: plan_inference(
                 phase.model,
@@ -190,6 +194,8 @@ class Training:
                 fetches=options.fetches,
                 rules=phase.loader.input_rules,
                 row_type=options.rows,
+                fold=fold,
+                assets=assets,
                 option=SAVE_INFERENCE if is_written else "a rule for serving models",
             )
             for phase in self._phases

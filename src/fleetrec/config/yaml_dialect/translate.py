@@ -196,6 +196,7 @@ def run_options(
             feeds=runner.save_inference_feed_varnames,
             fetches=runner.save_inference_fetch_varnames,
             rows=runner.save_inference_rows,
+            fold_mib=runner.save_inference_fold_tables,
         ),
         warm_start=warm_start_options(runner),
         print_interval=runner.print_interval,
