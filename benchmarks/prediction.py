@@ -111,7 +111,8 @@ def _predict(model: Path, part: Path, out: Path) -> int:
 
 
 def _predictions(out: Path) -> npt.NDArray[Any]:
-    table = pyarrow.parquet.read_table(out, columns=["predict"])
+    parts = sorted(out.glob("*.parquet"))
+    table = pyarrow.parquet.read_table(parts, columns=["predict"])
     found: npt.NDArray[Any] = table["predict"].to_numpy()
     return found
 

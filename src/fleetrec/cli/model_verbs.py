@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from fleetrec.cli.pipeline_verbs import Overrides
-from fleetrec.config.rules import MAX_FOLD_MIB
 
 model_app = typer.Typer()
 
@@ -43,6 +42,16 @@ WithHeader = Annotated[
 ]
 OutputSeparator = Annotated[
     str | None, typer.Option("--output_sep", help="Separator of cells in a CSV.")
+]
+FoldTables = Annotated[
+    int | None,
+    typer.Option(
+        "--fold-tables",
+        min=0,
+        max=2000,  # as MAX_FOLD_MIB, whose import would make --help slow
+        metavar="MIB",
+        help="Also write folded.onnx, which has the tables in it; their size is limited.",
+    ),
 ]
 RedisOptions = Annotated[
     list[str] | None,
@@ -160,16 +169,7 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
     rows: Annotated[
         str | None, typer.Option("--rows", help="Type of rows: float32, float16 or int8.")
     ] = None,
-    fold_tables: Annotated[
-        int | None,
-        typer.Option(
-            "--fold-tables",
-            min=0,
-            max=MAX_FOLD_MIB,
-            metavar="MIB",
-            help="Also write folded.onnx, which has the tables in it; their size is limited.",
-        ),
-    ] = None,
+    fold_tables: FoldTables = None,
     override: Overrides = None,
     redis: RedisOptions = None,
     oss: OssOptions = None,

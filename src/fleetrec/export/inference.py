@@ -233,8 +233,7 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     """Check the names of feeds and fetches; an empty list means all.
 
     ``rules`` are stored with the model, so that it takes raw columns. ``fold`` adds an ONNX file
-    with the tables in it. ``assets`` are further files by name. ``option`` is why the model is
-    exported, for messages.
+    with the tables in it. ``assets`` are further files. ``option`` is why the model is exported.
     """
     _check_installed(option)
     _check_sides(model, option)

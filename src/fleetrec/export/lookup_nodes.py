@@ -24,7 +24,7 @@ _UINT64, _INT64, _FLOAT = 13, 7, 1  # element types of ONNX
 _HASH_START = 0x9E3779B97F4A7C15  # as native/include/fleetrec/table/id_hash.h
 _HASH_ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _HASH_END = 31
-_DIRECT_ROWS = 2  # a table with at least one row per so many ids is indexed by id
+_DIRECT_ROWS = 2  # a table with at least one row per two ids is indexed by id
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
