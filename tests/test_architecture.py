@@ -173,6 +173,8 @@ TESTED_ELSEWHERE = {
     "embedding/table.py": "contract/test_stores.py",
     "export/__main__.py": "jobs/test_export_command.py",
     "export/column_files.py": "jobs/test_predict_command.py",
+    "export/lookup_nodes.py": "unit/export/test_folding.py",
+    "export/assets.py": "jobs/test_export_command.py",
     "export/manifest.py": "golden/test_inference_manifest.py",
     "export/prediction.py": "jobs/test_predict_command.py",
     "export/prediction_files.py": "jobs/test_predict_command.py",

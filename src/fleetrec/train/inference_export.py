@@ -7,6 +7,8 @@ from torch import Tensor
 from fleetrec.config.job import RunOptions
 from fleetrec.core import storage
 from fleetrec.core.progress import Progress
+from fleetrec.export.assets import ASSET_FILES, read_assets
+from fleetrec.export.folding import FoldTables
 from fleetrec.export.inference import SAVE_INFERENCE, InferenceModel, plan_inference
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.on_chief import on_chief
@@ -24,6 +26,8 @@ def plan_inference_of(run: RunOptions, phases: Sequence[Phase]) -> dict[str, Inf
         return {}
     is_written = any(rule.do == "inference" for rule in run.rules)
     options = run.inference
+    fold = FoldTables(max_mib=options.fold_mib, is_required=False) if options.fold_mib else None
+    assets = read_assets(options.assets, option=ASSET_FILES)
     return {
         phase.name: plan_inference(
             phase.model,
@@ -32,6 +36,8 @@ def plan_inference_of(run: RunOptions, phases: Sequence[Phase]) -> dict[str, Inf
             fetches=options.fetches,
             rules=phase.loader.input_rules,
             row_type=options.rows,
+            fold=fold,
+            assets=assets,
             option=SAVE_INFERENCE if is_written else "a rule for serving models",
         )
         for phase in phases
