@@ -8,7 +8,8 @@ from fleetrec.core.batch import Inputs
 from fleetrec.core.errors import ConfigError, ModelError
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.table import TableConfig
-from fleetrec.export.inference import plan_inference, sample_batch
+from fleetrec.export.inference import plan_inference
+from fleetrec.export.traced_graph import sample_batch
 from fleetrec.models.base import Model
 from fleetrec.tasks.binary import BinaryTask
 
