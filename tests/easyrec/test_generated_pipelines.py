@@ -63,6 +63,7 @@ SAMPLERS = {
       pos_edge_input_path: "p" hard_neg_edge_input_path: "h" num_hard_sample: 4 {USERS} {ITEMS}
     }}""",
 }
+THRESHOLD = '{"metric_name": "auc", "thre": 0.01}'  # codespell:ignore
 RECALL = "metrics_set { recall_at_topk { topk: 5 } }"
 LOSSES = {
     "several": """
@@ -192,7 +193,7 @@ def test_a_run_ends_early_at_the_deadline_or_by_a_function(tmp_path):
     assert result(late)["global_step"] == 10
     name = "easy_rec.python.test.custom_early_stop_func.custom_early_stop_func"
     export = f"""enable_early_stop: true early_stop_func: "{name}"
-      early_stop_params: '{{"metric_name": "auc", "thre": 0.01}}'"""
+      early_stop_params: '{THRESHOLD}'"""
     text = pipeline(num_steps=60, export=export)
     text = text.replace("save_checkpoints_steps: 100", "save_checkpoints_steps: 10")
     assert result(train(text, tmp_path / "good"))["global_step"] == 10
