@@ -129,6 +129,18 @@ CASES = {
             step_width=2,
         ),
     ),
+    "expr": Case(
+        typed={"x": [1.0, 3.0, None, 2.0], "y": [2.0, 2.0, 2.0, 2.0]},
+        text={"x": ["1", "3", "", "2"], "y": ["2", "2", "2", "2"]},
+        expected=[[0], [1], [0], [1]],
+        dataset=declared("x", "y", kind="expr", is_dense=True, expression="(x >= y) & (x < 9)"),
+    ),
+    "lookup": Case(
+        typed={"x": ["a", "b", "", "c"], "y": ["a:red|a:green", "b:green", "a:red", "c:blue"]},
+        text={"x": ["a", "b", "", "c"], "y": ["a:red|a:green", "b:green", "a:red", "c:blue"]},
+        expected=[[1, 2], [2], [], [0]],
+        dataset=declared("x", "y", kind="lookup", buckets=WORDS, weight_separator=":"),
+    ),
     "combo": Case(
         typed={"x": ["r", "g", "", "b"], "y": ["ed", "reen", "reen", "lue"]},
         text={"x": ["r", "g", "", "b"], "y": ["ed", "reen", "reen", "lue"]},

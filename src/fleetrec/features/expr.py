@@ -28,7 +28,9 @@ class ExprFeature(DeclaredFeature, name="expr"):
     def transform(self, columns: Mapping[str, Column]) -> Numbers:
         """Return one number per row."""
         names = self.options.columns
-        values = {n: columns[n].numbers(width=1, separator="")[0][:, 0] for n in names}
+        read = {name: columns[name].numbers(width=1, separator="") for name in names}
+        values = {name: numbers[:, 0] for name, (numbers, _) in read.items()}
+        num_present = min(count for _, count in read.values())
         num_rows = len(columns[names[0]])
         found = np.broadcast_to(self._expression(values), (num_rows,)).reshape(-1, 1)
         bad = np.flatnonzero(~np.isfinite(found[:, 0]))
@@ -36,4 +38,4 @@ class ExprFeature(DeclaredFeature, name="expr"):
             column = columns[names[0]]
             text = f"the expression of {self.options.name} has no finite value"
             raise column.bad(int(bad[0]), column.raw[int(bad[0])], text)
-        return Numbers(values=np.ascontiguousarray(found), num_present=num_rows)
+        return Numbers(values=np.ascontiguousarray(found), num_present=num_present)

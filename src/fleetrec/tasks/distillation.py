@@ -43,9 +43,10 @@ class DistillationTask(Task):
         options = self._options
         scores = output_of(outputs, options.output)
         label = self._label(batch, like=scores)
-        weights_B = None
+        weights_B = batch.weights_B
         if options.space != SampleSpaceOptions():
-            weights_B = space_weights(options.space, batch)
+            space_B = space_weights(options.space, batch)
+            weights_B = space_B if weights_B is None else weights_B * space_B
         match options.loss.kind:
             case "l2" | "sigmoid_l2":
                 return squared_loss(scores, label, weights_B)
@@ -68,10 +69,9 @@ class DistillationTask(Task):
         )
 
     def _label(self, batch: Batch, *, like: Tensor) -> Tensor:
-        if self.label not in batch.dense:
-            raise DataError(f"kd: no label is called {self.label!r}")
+        if like.dim() == 1 or self.label not in batch.dense:
+            return batch.label(self.label)
         label = batch.dense[self.label].flatten(1)
-        label = label.squeeze(1) if like.dim() == 1 else label
         if label.shape != like.shape:
             raise DataError(
                 f"kd: {self.label!r} has {label[0].numel()} numbers per sample, the output "

@@ -76,7 +76,10 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
 
 
 def _past_deadline(pipeline: Pipeline, problems: Problems) -> list[str]:
-    deadline = deadline_seconds(pipeline.train_config.dead_line)
+    try:
+        deadline = deadline_seconds(pipeline.train_config.dead_line)
+    except ValueError:
+        return []  # a problem, which is noted
     if deadline is None or deadline > time.time():
         return []
     text = f"{pipeline.train_config.dead_line} has passed: training ends after its first steps"
