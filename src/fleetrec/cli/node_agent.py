@@ -18,7 +18,7 @@ from fleetrec.cli.logs import console_logging
 from fleetrec.core.env import STATE, environment_with, read_task_number
 from fleetrec.core.errors import FleetRecError
 from fleetrec.core.launchers.values import LOOPBACK, job_port
-from fleetrec.launch.job_spec import RANK_MACRO, SERVER, JobSpec
+from fleetrec.launch.job_spec import RANK_MACRO, JobSpec
 from fleetrec.launch.local import LocalLauncher, num_threads
 from fleetrec.launch.node_address import interface_of_address, read_addresses
 from fleetrec.launch.placement import LocalReplicas, Placement
@@ -102,13 +102,17 @@ def exec_torchrun(node: Node) -> None:
 
 
 def _with_state(job: JobSpec, job_id: str) -> JobSpec:
-    """Return the job with a folder for the state of each server, if it has none yet."""
-    state = {STATE: str(_states(job_id).resolve() / RANK_MACRO)}
-    roles = tuple(
-        dataclasses.replace(role, env={**state, **role.env}) if role.name == SERVER else role
-        for role in job.roles
-    )
-    return dataclasses.replace(job, roles=roles)
+    """Return the job with a folder for the state of each server.
+
+    A relative one is replaced: servers of this job must not continue with the state of another one
+    that was submitted from the same folder.
+    """
+    assert job.servers is not None
+    if Path(job.servers.env.get(STATE, "")).is_absolute():
+        return job
+    state = str(_states(job_id).resolve() / RANK_MACRO)
+    servers = dataclasses.replace(job.servers, env={**job.servers.env, STATE: state})
+    return dataclasses.replace(job, roles=(servers, job.workers))
 
 
 def _states(job_id: str) -> Path:

@@ -4,7 +4,6 @@ import os
 import secrets
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from fleetrec.launch.hosts import assign_to_hosts, parse_hosts, read_hostfile
 from fleetrec.launch.job_logs import log_lines
 from fleetrec.launch.job_spec import JobSpec
 from fleetrec.launch.log_tail import log_tail
-from fleetrec.launch.script import ADDRESS, agent_command, write_script
+from fleetrec.launch.script import ADDRESS, agent_command, python_on_nodes, write_script
 from fleetrec.launch.stored_job import StoredJob, write_stored_job
 
 if TYPE_CHECKING:
@@ -48,7 +47,8 @@ class MpiEngine(Engine):
         assigned = assign_to_hosts(job, hosts)
         stored = StoredJob(job=job, tasks=tuple(assigned.values()))
         paths = write_stored_job(stored, folder)
-        return [*paths, write_script(folder / SCRIPT, self._script(list(assigned)))]
+        script = self._script(list(assigned), python=python_on_nodes(job))
+        return [*paths, write_script(folder / SCRIPT, script)]
 
     def submit(self, folder: Path) -> SubmittedJob:
         """Start the script, detached from this process."""
@@ -86,10 +86,10 @@ class MpiEngine(Engine):
         """End mpirun, which ends all processes."""
         _run(folder, job_id).cancel(timeout_s=CANCEL_TIMEOUT_S)
 
-    def _script(self, hosts: Sequence[str]) -> list[str]:
+    def _script(self, hosts: Sequence[str], *, python: str) -> list[str]:
         options = self._options
-        python = shlex.quote(options.python or sys.executable)
         contexts = [f'-host {host}:1 -np 1 -wdir "$PWD" "$@"' for host in hosts]
+        agent = agent_command(port=options.port, restarts=options.max_restarts)
         address = [*ADDRESS, "--peers", ",".join(hosts)]
         if options.interface is not None:
             address += ["--interface", options.interface]
@@ -100,14 +100,15 @@ class MpiEngine(Engine):
             "job_id=${1:?expected the id of the job}",
             "rm -f logs/server.* logs/worker.*",
             "",
-            "# One task on each host, in the order of the tasks in job.json.",
+            "# One task on each host, in the order of the tasks in tasks.json.",
             "on_hosts() {",
             f"  {shlex.join(self._mpirun())} \\",
             " : \\\n".join(f"    {context}" for context in contexts) + " </dev/null",
             "}",
             "",
-            f"addresses=$(on_hosts {python} {shlex.join(address)})",
-            f"on_hosts {python} {agent_command(port=options.port, restarts=options.max_restarts)}",
+            f"python={shlex.quote(python)}",
+            f'addresses=$(on_hosts "$python" {shlex.join(address)})',
+            f'on_hosts "$python" {agent}',
         ]
 
     def _mpirun(self) -> list[str]:

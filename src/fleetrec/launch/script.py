@@ -1,8 +1,11 @@
 """Scripts that start one agent for each task of a job."""
 
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from fleetrec.launch.job_spec import JobSpec
 
 ADDRESS = ("-m", "fleetrec.launch.node_address")
 AGENT = ("-m", "fleetrec.cli.node_agent")
@@ -13,6 +16,16 @@ def write_script(path: Path, lines: Sequence[str]) -> Path:
     path.write_text("\n".join(["#!/bin/bash", *lines, ""]), encoding="utf-8")
     path.chmod(0o755)
     return path
+
+
+def python_on_nodes(job: JobSpec) -> str:
+    """Return the interpreter that has FleetRec on the nodes.
+
+    That is the one of the workers, if they run a module of FleetRec, else that of this process.
+    """
+    command = job.workers.command
+    is_own = command[1:2] == ("-m",) and "".join(command[2:3]).partition(".")[0] == "fleetrec"
+    return command[0] if is_own else sys.executable
 
 
 def agent_command(*, port: int | None, restarts: int) -> str:

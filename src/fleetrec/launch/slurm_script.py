@@ -4,7 +4,6 @@ import dataclasses
 import math
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from fleetrec.core.errors import ConfigError
 from fleetrec.core.partition import contiguous_block
 from fleetrec.launch.job_spec import SERVER, JobSpec, RoleSpec
 from fleetrec.launch.placement import LocalReplicas
-from fleetrec.launch.script import ADDRESS, agent_command
+from fleetrec.launch.script import ADDRESS, agent_command, python_on_nodes
 from fleetrec.launch.stored_job import LOG_FOLDER
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def slurm_script(job: JobSpec, options: "SlurmOptions") -> list[str]:
         "set -e",
         "# A job that Slurm has requeued continues, with its logs.",
         '[ -n "${SLURM_RESTART_COUNT:-}" ] || rm -f logs/server.* logs/worker.*',
-        f"python={shlex.quote(options.python or sys.executable)}",
+        f"python={shlex.quote(python_on_nodes(job))}",
         "",
         "# Every task is an agent. First, all of them say at which address their node is.",
         "addresses=",

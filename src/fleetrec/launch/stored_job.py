@@ -13,8 +13,8 @@ from fleetrec.core.errors import ConfigError
 from fleetrec.launch.job_spec import JobSpec, Resources, RoleSpec, is_secret
 from fleetrec.launch.placement import LocalReplicas
 
-JOB_FILE = "job.json"
-SECRETS_FILE = "job.secrets.json"
+JOB_FILE = "tasks.json"
+SECRETS_FILE = "tasks.secrets.json"
 LOG_FOLDER = "logs"
 
 

@@ -1,13 +1,21 @@
 """Options of clusters whose hosts are given by name, and where mpirun starts the processes."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fleetrec.config.options import Options
 
+
+def _words(value: Any) -> Any:
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+OneLine = Annotated[str, Field(pattern=r"^[^\n]+$")]
 Word = Annotated[str, Field(pattern=r"^\S+$")]
+Arguments = Annotated[tuple[OneLine, ...], BeforeValidator(_words)]
 Port = Annotated[int, Field(ge=1024, le=65000)]
 
 
@@ -19,18 +27,16 @@ class MpiOptions(Options):
     are spread evenly. ``remote_shell`` starts a command on a host in place of ssh. Processes
     communicate over ``interface``; without it, over the route to the other hosts. Servers listen
     on ``port`` and the ports that follow; without it, the job's id decides. ``arguments`` are
-    passed to mpirun. ``python`` is the interpreter on the hosts: by default the one of this
-    process.
+    passed to mpirun.
     """
 
-    hosts: tuple[Word, ...] = ()
+    hosts: Arguments = ()
     hostfile: Path | None = None
-    remote_shell: Word | None = None
+    remote_shell: OneLine | None = None
     interface: Word | None = None
     port: Port | None = None
-    arguments: tuple[str, ...] = ()
+    arguments: Arguments = ()
     mpirun: Word = "mpirun"
-    python: Word | None = None
     max_restarts: Annotated[int, Field(ge=0)] = 3
 
     @model_validator(mode="after")

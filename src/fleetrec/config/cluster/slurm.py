@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from fleetrec.config.cluster.mpi import Port, Word
+from fleetrec.config.cluster.mpi import Arguments, Port, Word
 from fleetrec.config.options import Options
 
 Count = Annotated[int, Field(ge=1)]
@@ -31,8 +31,7 @@ class SlurmOptions(Options):
     share_nodes: bool = False
     interface: Word | None = None
     port: Port | None = None
-    arguments: tuple[Annotated[str, Field(pattern=r"^-[^\n]*$")], ...] = ()
-    python: Word | None = None
+    arguments: Arguments = ()
     max_restarts: Annotated[int, Field(ge=0)] = 3
 
     @model_validator(mode="after")
