@@ -49,8 +49,9 @@ def slurm_cluster(folder, hosts, *, cpus=4):
 
     The controller is on the first host; commands must be called on a host, too.
     """
+    cores = f"CPUs={cpus} Sockets={cpus} CoresPerSocket=1 ThreadsPerCore=1"
     nodes = [
-        f"NodeName={name} NodeAddr={address} CPUs={cpus} Sockets={cpus} CoresPerSocket=1 ThreadsPerCore=1 RealMemory=4000"
+        f"NodeName={name} NodeAddr={address} {cores} RealMemory=4000"
         for name, address in zip(hosts.names, hosts.addresses, strict=True)
     ]
     folder.mkdir()

@@ -18,7 +18,7 @@ from fleetrec.core.launchers.values import LOOPBACK
 
 GET_ADDRESS = 0x8915  # SIOCGIFADDR of Linux
 ANY_PORT = 9
-LINE = re.compile(r"^fleetrec-node (\d+) (\S+)$", re.MULTILINE)
+LINE = re.compile(r"^fleetrec-node (\d+) (\S+)\s*$", re.MULTILINE)
 
 
 def address_of_interface(name: str) -> str:
