@@ -48,7 +48,7 @@ $(VENV)/.s3: $(VENV)/.deps
 ENGINES := openmpi-bin slurmctld slurmd slurm-client munge iproute2 util-linux
 engines:  ## Install Open MPI and Slurm from Debian's packages, for the tests of cluster jobs
 	@echo "== engines"
-	@if command -v mpirun sbatch slurmctld slurmd munged ip nsenter >/dev/null; then exit 0; fi; \
+	@if type mpirun sbatch slurmctld slurmd munged ip nsenter >/dev/null 2>&1; then exit 0; fi; \
 	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
 	      apt-get install -y -qq --no-install-recommends $(ENGINES) >/dev/null; \

@@ -1,5 +1,7 @@
 """Jobs that Open MPI runs on two hosts, which are network namespaces of this machine."""
 
+import time
+
 import pytest
 
 from multiprocess.launching import wait_until
@@ -28,10 +30,10 @@ def start(tmp_path, hosts, expected):
     """Submit a job to both hosts."""
     section = {"hosts": list(NAMES), "remote_shell": str(hosts.shell), "interface": INTERFACE}
 
-    def submit_to_both(fleet_mode, **runner):
-        folder = tmp_path / "work"
+    def submit_to_both(fleet_mode, more=(), **runner):
+        folder, keys = tmp_path / "work", section | dict(more)
         return submit(
-            hosts, folder, expected.data, fleet_mode, backend="mpi", section=section, **runner
+            hosts, folder, expected.data, fleet_mode, backend="mpi", section=keys, **runner
         )
 
     return submit_to_both
@@ -57,7 +59,8 @@ def test_a_killed_process_costs_nothing(start, expected, role):
     job.wait_for_steps()
     job.kill("node-b", role=role)
     job.check_result(expected.result(fleet_mode))
-    assert "restart" in job.ask("logs").stdout or role == "rank"
+    said = job.ask("logs").stdout
+    assert "was killed by SIGKILL; started again (1 of 3)" in said or role == "rank"
 
 
 @pytest.mark.parametrize("fleet_mode", ["ps", "collective"])
@@ -71,6 +74,17 @@ def test_a_link_that_is_cut_and_restored_costs_nothing(start, expected, hosts, f
     finally:
         hosts.restore("node-b")
     job.check_result(expected.result(fleet_mode))
+
+
+def test_a_host_that_is_lost_ends_the_job_in_time(start, hosts):
+    job = start("ps", {"host_timeout": 10})
+    job.wait_for_steps()
+    hosts.cut("node-b")
+    cut_at = time.monotonic()
+    assert job.wait_for_end() == "failed"
+    assert time.monotonic() - cut_at < 60  # 10, and what a busy machine needs to end the job
+    assert "lost communication" in job.ask("logs").stdout
+    wait_until(lambda: not hosts.pids("node-a"), "the processes on the other host to end")
 
 
 def test_a_cancelled_job_leaves_no_process_on_any_host(start, hosts):

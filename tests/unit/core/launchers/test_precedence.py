@@ -228,7 +228,7 @@ def test_the_first_ranks_are_the_servers_that_are_listed(variables, name, size):
 
 
 def test_servers_need_at_least_one_rank_more():
-    with pytest.raises(ConfigError, match="lists 2 servers.* started 2 processes"):
+    with pytest.raises(ConfigError, match=r"lists 2 servers.* started 2 processes"):
         place_of({**OPEN_MPI, "FLEETREC_SERVERS": "a:6170,b:6170"})
 
 
