@@ -4,8 +4,9 @@ import dataclasses
 import secrets as random
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from fleetrec.cli.job import load_requested
 from fleetrec.cli.jobs import in_child
@@ -30,6 +31,8 @@ from fleetrec.launch.submission import RECORD
 
 YAML_JOB = "config.yaml"  # name of a YAML job in its folder
 RESERVED = (RECORD, NODE_FILE)
+
+ResultT = TypeVar("ResultT")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,41 +84,50 @@ def plan_submission(request: SubmitRequest) -> SubmitPlan:
     file = decode_backend(
         request.backend_file, backend="mpi" if request.local_mpi else request.backend
     )
-    problems: list[str] = []
-    keys = None if file.keys is None else with_secrets(file.keys)
+    problems = _Problems()
     if request.local_mpi:
-        problems += _local_mpi_problems(request.backend_file)
-    job, job_problems = _load_job(request, path, keys)
-    problems += job_problems
+        problems.found += _local_mpi_problems(request.backend_file)
+    keys = None if file.keys is None else with_secrets(file.keys)
+    job = problems.of(lambda: _load_job(request, path, keys))
     shape = None
     if job is not None:
-        try:
-            shape = shape_of(job, is_pipeline=dialect_of(path) == "pipeline")
-        except ConfigError as error:
-            problems += error.problems
-    if keys is not None:
-        for at, text in check_backend(keys, shape):
-            if not file.problems.has(at):
-                file.problems.note(at, text)
+        is_pipeline = dialect_of(path) == "pipeline"
+        shape = problems.of(lambda: shape_of(job, is_pipeline=is_pipeline))
+    for at, text in () if keys is None else check_backend(keys, shape):
+        if not file.problems.has(at):
+            file.problems.note(at, text)
     command, files = None, None
     if keys is not None:
-        try:
-            command = _command(request, keys, path)
-        except ConfigError as error:
-            problems += error.problems
-        files, file_problems = _files(request, keys, path, command)
-        has_files = bool(keys.submit.files) or keys.backend != "paddlecloud"
-        if has_files and not file_problems:
-            file_problems = _missing_files(job, files, path, request.overrides)
-        problems += file_problems
-    try:
-        file.problems.check()
-    except ConfigError as error:
-        problems = [*error.problems, *problems]
-    if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
+        command = problems.of(lambda: _command(request, keys, path))
+        files = problems.of(lambda: _files(request, keys, path, command, job))
+    in_job, problems.found = problems.found, []
+    problems.of(file.problems.check)
+    problems.found += in_job
+    problems.check()
     assert keys and job and shape and command and files
     return _plan(file, keys, shape, command, files, job)
+
+
+class _Problems:
+    """Collects the problems of several checks."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def of(self, check: Callable[[], ResultT]) -> ResultT | None:
+        """Return the result of a check, or None if it has found problems."""
+        try:
+            return check()
+        except ConfigError as error:
+            self.found += error.problems
+        except FleetRecError as error:
+            self.found.append(str(error))
+        return None
+
+    def check(self) -> None:
+        """Raise one ConfigError with all problems, if there is any."""
+        if self.found:
+            raise ConfigError(list(dict.fromkeys(self.found)))
 
 
 def with_secrets(keys: BackendKeys) -> BackendKeys:
@@ -150,23 +162,14 @@ def _local_mpi_problems(path: Path) -> list[str]:
     return [] if is_mpi else [f"--local-mpi: {path} is not for cluster_type: mpi of PaddleCloud"]
 
 
-def _load_job(
-    request: SubmitRequest, path: Path, keys: BackendKeys | None
-) -> tuple[Job | None, list[str]]:
+def _load_job(request: SubmitRequest, path: Path, keys: BackendKeys | None) -> Job:
     wanted = JobRequest(
         source=request.model,
         overrides=request.overrides,
         processes=_processes(path, keys),
         purpose="submit",
     )
-    try:
-        if "torch" in sys.modules:
-            return load_requested(wanted), []
-        return in_child(_Load(wanted)), []
-    except ConfigError as error:
-        return None, list(error.problems)
-    except FleetRecError as error:
-        return None, [str(error)]
+    return load_requested(wanted) if "torch" in sys.modules else in_child(_Load(wanted))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,8 +203,12 @@ def _command(request: SubmitRequest, keys: BackendKeys, path: Path) -> StartComm
 
 
 def _files(
-    request: SubmitRequest, keys: BackendKeys, path: Path, command: StartCommand | None
-) -> tuple[JobFiles, list[str]]:
+    request: SubmitRequest,
+    keys: BackendKeys,
+    path: Path,
+    command: StartCommand | None,
+    job: Job | None,
+) -> JobFiles:
     named = None if command is None else job_argument(command)
     is_renamed = dialect_of(path) == "yaml" and (named is None or Path(named).name != path.name)
     files, problems = plan_files(
@@ -211,12 +218,17 @@ def _files(
         backend=request.backend_file,
         reserved=RESERVED,
     )
+    is_required = keys.backend == "paddlecloud"  # then it is a problem of its own
+    if not problems and (keys.submit.files or not is_required):
+        problems += _missing_files(job, files, path, request.overrides)
     if named is not None and Path(named).suffix and str(Path(named)) not in files.sources:
         problems.append(
             f"submit.start_cmd: -m {named} is not in the job folder, which has "
             f"{', '.join(sorted(files.sources))}"
         )
-    return files, problems
+    if problems:
+        raise ConfigError(problems)
+    return files
 
 
 def _missing_files(
