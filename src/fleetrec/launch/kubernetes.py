@@ -1,10 +1,12 @@
 """Submit jobs to Kubernetes, as manifests that kubectl applies."""
 
+from __future__ import annotations
+
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fleetrec.config.cluster.kubernetes import KubernetesOptions
 from fleetrec.core.env import TOKEN
 from fleetrec.core.errors import ConfigError
 from fleetrec.launch import kubectl
@@ -30,6 +32,9 @@ from fleetrec.launch.manifests.names import INSTANCE, Naming, Object, object_nam
 from fleetrec.launch.manifests.plain import server_objects, worker_objects
 from fleetrec.launch.manifests.pods import PodContext
 from fleetrec.launch.manifests.volcano import volcano_objects
+
+if TYPE_CHECKING:
+    from fleetrec.config.cluster.kubernetes import KubernetesOptions
 
 MAX_LOG_STREAMS = 200
 

@@ -1,27 +1,32 @@
 """The state of a job, by the object of its workers."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fleetrec.launch.engine import JobState, JobStatus
 
-ENDS: Mapping[str, JobState] = {
-    "Complete": "succeeded",  # Job, TrainJob
-    "Succeeded": "succeeded",  # PyTorchJob
-    "Failed": "failed",
-}
-PHASES: Mapping[str, JobState] = {  # of Volcano
-    "Pending": "pending",
-    "Running": "running",
-    "Restarting": "running",
-    "Completing": "running",
-    "Completed": "succeeded",
-    "Aborting": "running",
-    "Terminating": "running",
-    "Aborted": "failed",
-    "Terminated": "failed",
-    "Failed": "failed",
-}
+ENDS: Mapping[str, JobState] = MappingProxyType(
+    {
+        "Complete": "succeeded",  # Job, TrainJob
+        "Succeeded": "succeeded",  # PyTorchJob
+        "Failed": "failed",
+    }
+)
+PHASES: Mapping[str, JobState] = MappingProxyType(
+    {  # of Volcano
+        "Pending": "pending",
+        "Running": "running",
+        "Restarting": "running",
+        "Completing": "running",
+        "Completed": "succeeded",
+        "Aborting": "running",
+        "Terminating": "running",
+        "Aborted": "failed",
+        "Terminated": "failed",
+        "Failed": "failed",
+    }
+)
 COUNTS = ("active", "ready", "succeeded", "failed", "readyReplicas", "replicas")
 RUNNING_COUNTS = ("ready", "readyReplicas", "succeeded")
 

@@ -62,9 +62,7 @@ def read_job_files(folder: Path, *, except_in: str) -> list[JobFile]:
 def _is_left_out(path: Path, subfolder: str) -> bool:
     if path.parts[0] == subfolder or path.as_posix() in NOT_FOR_PODS:
         return True
-    return any(
-        part.startswith(".") or part == "__pycache__" for part in path.parts
-    )
+    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
 def check_size(files: Sequence[JobFile], folder: Path) -> None:

@@ -6,6 +6,15 @@ from fleetrec.launch.manifests.pods import PodContext, PodRole, pod_template
 from fleetrec.launch.manifests.ranks import ranks_per_pod, ranks_script
 
 MASTER_PORT = 23456
+PATCHED = (
+    "serviceAccountName",
+    "imagePullSecrets",
+    "nodeSelector",
+    "tolerations",
+    "terminationGracePeriodSeconds",
+    "securityContext",
+    "volumes",
+)
 
 
 def pytorch_job(context: PodContext, job: JobSpec) -> Object:
@@ -68,8 +77,7 @@ def train_job(context: PodContext, job: JobSpec) -> Object:
         place={},
     )
     template = pod_template(context, pod)
-    spec = template["spec"]
-    (container,) = spec["containers"]
+    (container,) = template["spec"]["containers"]
     trainer = without_nothing(
         {
             "image": container["image"],
@@ -80,22 +88,6 @@ def train_job(context: PodContext, job: JobSpec) -> Object:
             "resourcesPerNode": container.get("resources"),
         }
     )
-    patched = {
-        name: spec[name]
-        for name in (
-            "serviceAccountName",
-            "imagePullSecrets",
-            "nodeSelector",
-            "tolerations",
-            "terminationGracePeriodSeconds",
-            "securityContext",
-            "volumes",
-        )
-        if name in spec
-    }
-    patched["containers"] = [{"name": container["name"], "volumeMounts": container["volumeMounts"]}]
-    patch = {"metadata": template["metadata"], "spec": patched}
-    node = {"name": "node", "template": {"spec": {"template": patch}}}
     return naming.make(
         "trainer.kubeflow.org/v1alpha1/TrainJob",
         naming.name,
@@ -110,8 +102,20 @@ def train_job(context: PodContext, job: JobSpec) -> Object:
             "runtimePatches": [
                 {
                     "manager": "fleetrec.io/submit",
-                    "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [node]}}},
+                    "trainingRuntimeSpec": {
+                        "template": {"spec": {"replicatedJobs": [_node_patch(template)]}}
+                    },
                 }
             ],
         },
     )
+
+
+def _node_patch(template: Object) -> Object:
+    """Return what pods need of a template that the keys of a trainer do not express."""
+    spec = template["spec"]
+    (container,) = spec["containers"]
+    mounts = {"name": container["name"], "volumeMounts": container["volumeMounts"]}
+    patched = {name: spec[name] for name in PATCHED if name in spec}
+    patch = {"metadata": template["metadata"], "spec": {**patched, "containers": [mounts]}}
+    return {"name": "node", "template": {"spec": {"template": patch}}}

@@ -1,12 +1,16 @@
 """Names and labels of the objects of a job."""
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fleetrec.config.cluster.kubernetes import KubernetesOptions
+if TYPE_CHECKING:
+    from fleetrec.config.cluster.kubernetes import KubernetesOptions
+
 
 MAX_NAME = 40  # of a job; a pod's name is at most 63 characters, with its role and number
 INSTANCE = "app.kubernetes.io/instance"

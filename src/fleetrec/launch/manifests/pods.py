@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetrec.core.env import AUTHORITY, CERTIFICATE, IS_NODE, KEY, LISTEN_HOST
+from fleetrec.core.errors import ConfigError
 from fleetrec.core.launchers import own
 from fleetrec.launch.job_spec import RANK_MACRO, Resources, RoleSpec, is_secret
 from fleetrec.launch.manifests.files import JobFile, files_volume
@@ -142,13 +143,22 @@ def variables(context: PodContext, pod: PodRole) -> list[Object]:
             key = secret_key(pod.role, name) if name in pod.role.env else name
             found[name] = {"secretKeyRef": {"name": context.naming.secrets, "key": key}}
         else:
-            found[name] = _escaped(value).replace(RANK_MACRO, f"$({own.RANK})")
+            found[name] = _with_rank(pod, name, _escaped(value))
     return [
         {"name": name, "value": value}
         if isinstance(value, str)
         else {"name": name, "valueFrom": value}
         for name, value in found.items()
     ]
+
+
+def _with_rank(pod: PodRole, name: str, value: str) -> str:
+    """Return a value with the number of the replica, which only some pods know at their start."""
+    if RANK_MACRO in value and own.RANK not in pod.place:
+        raise ConfigError(
+            [f"{name}={value}: pods of this kind have no {RANK_MACRO}; use flavour: plain"]
+        )
+    return value.replace(RANK_MACRO, f"$({own.RANK})")
 
 
 def _escaped(value: str) -> str:

@@ -9,7 +9,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9./_-]*")
-WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}  # not text in YAML 1.1
+WORDS = frozenset(
+    {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+)  # not text in YAML 1.1
 BLOCK = re.compile(r"[!-~](?:[ -~]*[!-~])?\n(?:(?:[ -~]*[!-~])?\n)*")  # nothing a block would lose
 
 
