@@ -1,5 +1,6 @@
 """The only reader of the environment."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,15 +22,22 @@ FAULTS = "FLEETREC_FAULTS"
 TILES = "FLEETREC_TILES"
 LISTEN_HOST = "FLEETREC_LISTEN_HOST"
 IS_NODE = "FLEETREC_IS_NODE"
+OWN_DATA = "FLEETREC_OWN_DATA"
 PADDLE_NODE_ROLE = "PADDLE_PADDLEREC_ROLE"
+PADDLE_CLUSTER_TYPE = "PADDLEREC_CLUSTER_TYPE"
 CPU_NUM = "CPU_NUM"
+CLUSTER_SECRETS = (("ak", "FLEETREC_AK"), ("sk", "FLEETREC_SK"), ("fs_ugi", "FLEETREC_FS_UGI"))
 COMMUNICATOR_FLAGS = "FLAGS_communicator_"
 RPC_FLAGS = ("FLAGS_rpc_retry_times", "FLAGS_rpc_deadline")
 
 
 def read_place() -> Place | None:
     """Return who this process is; None if no launcher started it."""
-    return place_of(os.environ)
+    place = place_of(os.environ)
+    own_data = _own_data()
+    if place is None or own_data is None:
+        return place
+    return dataclasses.replace(place, own_data=own_data)
 
 
 def read_worker_endpoints() -> tuple[str, ...]:
@@ -125,9 +133,26 @@ def read_cpu_num() -> int | None:
     return number(os.environ, CPU_NUM, least=1) if is_given(os.environ, CPU_NUM) else None
 
 
+def read_cluster_secrets() -> dict[str, str]:
+    """Return the secrets of backend.yaml that are in the environment instead, by their keys."""
+    found = {key: os.environ.get(name, "").strip() for key, name in CLUSTER_SECRETS}
+    return {key: value for key, value in found.items() if value}
+
+
 def environment_with(added: Mapping[str, str], *, unless_set: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child: that of this process, with some variables set."""
     return {**unless_set, **os.environ, **added}
+
+
+def _own_data() -> str | None:
+    """Return the folder with training data of this worker alone.
+
+    FLEETREC_OWN_DATA names it. On MPI clusters of PaddleCloud every node gets its files.
+    """
+    if os.environ.get(OWN_DATA):
+        return os.environ[OWN_DATA]
+    is_mpi = os.environ.get(PADDLE_CLUSTER_TYPE, "").strip().upper() == "MPI"
+    return str(Path("train_data").absolute()) if is_mpi else None
 
 
 def _path(name: str) -> Path | None:

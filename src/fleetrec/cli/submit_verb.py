@@ -1,0 +1,129 @@
+"""The verbs for cluster jobs: their arguments; the work is done in other modules."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+submit_app = typer.Typer()
+job_app = typer.Typer(help="Follow and end submitted jobs.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="A job folder that fleetrec submit has made.")]
+JobId = Annotated[
+    str | None, typer.Option("--id", help="The job, if the folder was submitted several times.")
+]
+
+
+Again = Annotated[Path | None, typer.Argument(help="A job folder to submit again, after edits.")]
+BackendName = Annotated[
+    str | None,
+    typer.Option(
+        "--backend",
+        help="Instead of the key backend: paddlecloud, mpi, slurm, kubernetes, ray, dlc, local. A "
+        "path is read as -b.",
+    ),
+]
+
+
+@submit_app.command()
+def submit(  # noqa: PLR0913
+    folder: Again = None,
+    *,
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", help="A YAML job, or a pipeline.")
+    ] = None,
+    backend_file: Annotated[
+        Path | None, typer.Option("-b", help="backend.yaml: cluster, data, resources.")
+    ] = None,
+    backend: BackendName = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--override", help="Change a key, as for run. Repeatable."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", "--continue_train", help="Resume on the nodes.")
+    ] = False,
+    local_mpi: Annotated[
+        bool,
+        typer.Option(help="Run a job for PaddleCloud's MPI cluster by mpirun, from this machine."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Make the job folder, but do not submit it.")
+    ] = False,
+) -> None:
+    """Submit a job to a cluster: check it, make its job folder, start it.
+
+    Example: fleetrec submit -m config.yaml -b backend.yaml --dry-run
+    """
+    from fleetrec.cli.submit import submit_again, submit_command
+    from fleetrec.cli.submit_plan import SubmitRequest
+    from fleetrec.core.errors import ConfigError
+
+    if backend and backend_file is None and Path(backend).suffix in (".yaml", ".yml"):
+        backend_file, backend = Path(backend), None
+    if folder is not None:
+        if any((model, backend_file, backend, override, resume, local_mpi)):
+            raise ConfigError(["submit: expected a job folder alone, or -m and -b"])
+        submit_again(folder, dry_run=dry_run)
+        return
+    if model is None or backend_file is None:
+        raise ConfigError(["submit: expected -m config.yaml -b backend.yaml, or a job folder"])
+    submit_command(
+        SubmitRequest(
+            model=model,
+            backend_file=backend_file,
+            backend=backend,
+            overrides=override or (),
+            resume=resume,
+            local_mpi=local_mpi,
+            dry_run=dry_run,
+        )
+    )
+
+
+@submit_app.command(
+    hidden=True, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+def node(
+    command: Annotated[list[str], typer.Argument(help="What a process of a job runs.")],
+) -> None:
+    """Run a process of a submitted job on its node; engines start it.
+
+    Example: fleetrec node -- python -m fleetrec.run -m config.yaml
+    """
+    from fleetrec.cli.node import run_node
+
+    raise SystemExit(run_node(command))
+
+
+@job_app.command("status")
+def job_status(folder: Folder, *, job_id: JobId = None) -> None:
+    """Print the state of a job; the status is 0 unless it failed or was cancelled.
+
+    Example: fleetrec job status PaddleRec_CTR_202611181200
+    """
+    from fleetrec.cli.job_verbs import show_status
+
+    show_status(folder, job_id=job_id)
+
+
+@job_app.command("logs")
+def job_logs(folder: Folder, *, job_id: JobId = None) -> None:
+    """Print what the processes of a job have printed.
+
+    Example: fleetrec job logs PaddleRec_CTR_202611181200
+    """
+    from fleetrec.cli.job_verbs import show_logs
+
+    show_logs(folder, job_id=job_id)
+
+
+@job_app.command("cancel")
+def job_cancel(folder: Folder, *, job_id: JobId = None) -> None:
+    """End a job.
+
+    Example: fleetrec job cancel PaddleRec_CTR_202611181200
+    """
+    from fleetrec.cli.job_verbs import cancel_job
+
+    cancel_job(folder, job_id=job_id)
