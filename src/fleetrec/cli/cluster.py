@@ -25,9 +25,10 @@ def supervise(
     *,
     watch: Watcher = lambda _: None,
     on_start: Callable[[LocalJob], None] = lambda _: None,
+    view: ClusterView | None = None,
 ) -> Outcome:
     """Run this machine's replicas of a job, with a view of them; returns how it ended."""
-    with StopRequest() as stop, ClusterView() as view:
+    with StopRequest() as stop, view or ClusterView() as view:
 
         def watch_and_show(children: Sequence[Child]) -> None:
             watch(children)

@@ -95,7 +95,8 @@ def plan_submission(request: SubmitRequest) -> SubmitPlan:
             problems += error.problems
     if keys is not None:
         for at, text in check_backend(keys, shape):
-            file.problems.note(at, text)
+            if not file.problems.has(at):
+                file.problems.note(at, text)
     command, files = None, None
     if keys is not None:
         try:
@@ -103,7 +104,10 @@ def plan_submission(request: SubmitRequest) -> SubmitPlan:
         except ConfigError as error:
             problems += error.problems
         files, file_problems = _files(request, keys, path, command)
-        problems += file_problems + _missing_files(job, files, path, request.overrides)
+        has_files = bool(keys.submit.files) or keys.backend != "paddlecloud"
+        if has_files and not file_problems:
+            file_problems = _missing_files(job, files, path, request.overrides)
+        problems += file_problems
     try:
         file.problems.check()
     except ConfigError as error:

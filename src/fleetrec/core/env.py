@@ -7,7 +7,9 @@ from pathlib import Path
 
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.launchers import paddle
+from fleetrec.core.launchers.mpi import OPEN_MPI_RANK
 from fleetrec.core.launchers.precedence import place_of
+from fleetrec.core.launchers.slurm import RANK as SLURM_TASK
 from fleetrec.core.launchers.values import is_given, number, wrong
 from fleetrec.core.place import Place
 
@@ -26,6 +28,9 @@ OWN_DATA = "FLEETREC_OWN_DATA"
 PADDLE_NODE_ROLE = "PADDLE_PADDLEREC_ROLE"
 PADDLE_CLUSTER_TYPE = "PADDLEREC_CLUSTER_TYPE"
 CPU_NUM = "CPU_NUM"
+SLURM_LAUNCH_ADDRESS = "SLURM_LAUNCH_NODE_IPADDR"
+
+
 CLUSTER_SECRETS = (("ak", "FLEETREC_AK"), ("sk", "FLEETREC_SK"), ("fs_ugi", "FLEETREC_FS_UGI"))
 COMMUNICATOR_FLAGS = "FLAGS_communicator_"
 RPC_FLAGS = ("FLAGS_rpc_retry_times", "FLAGS_rpc_deadline")
@@ -131,6 +136,20 @@ def read_communicator_flags() -> dict[str, str]:
 def read_cpu_num() -> int | None:
     """Return the number of threads of a worker that Paddle's variable CPU_NUM gives, if set."""
     return number(os.environ, CPU_NUM, least=1) if is_given(os.environ, CPU_NUM) else None
+
+
+def read_task_number() -> int:
+    """Return the number of this task among those that mpirun or srun has started."""
+    for name in (OPEN_MPI_RANK, SLURM_TASK):
+        if is_given(os.environ, name):
+            return number(os.environ, name, least=0)
+    raise ConfigError([f"{OPEN_MPI_RANK}, {SLURM_TASK}: none is set; start this by mpirun or srun"])
+
+
+def read_launch_address() -> list[str]:
+    """Return the address of the node on which srun was called, if srun started this process."""
+    given = os.environ.get(SLURM_LAUNCH_ADDRESS, "").strip()
+    return [given] if given else []
 
 
 def read_cluster_secrets() -> dict[str, str]:
