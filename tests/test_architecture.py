@@ -136,7 +136,6 @@ TESTED_ELSEWHERE = {
     "cli": "jobs",
     "config/cluster/kubernetes.py": "unit/config/cluster/test_kubernetes_options.py",
     "config/cluster/ray.py": "unit/launch/test_ray.py",
-    "launch/job_text.py": "unit/launch/test_ray.py",
     "launch/ray_driver.py": "unit/launch/test_ray.py",
     "launch/ray_replica.py": "unit/launch/test_ray.py",
     "launch/kubectl.py": "unit/launch/test_kubernetes.py",

@@ -13,18 +13,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from fleetrec.core.env import TOKEN
 from fleetrec.core.errors import ConfigError, UnavailableError
 from fleetrec.launch.engine import Engine, JobState, JobStatus, SubmittedJob
-from fleetrec.launch.job_files import write_private
 from fleetrec.launch.job_spec import JobSpec
-from fleetrec.launch.job_text import encode_job
+from fleetrec.launch.stored_job import StoredJob, write_stored_job
 
 if TYPE_CHECKING:
     from fleetrec.config.cluster.ray import RayOptions
 
 FOLDER = "ray-job"
-JOB, DRIVER, RUNTIME = "job.json", "driver.json", "runtime_env.json"
+DRIVER, RUNTIME = "driver.json", "runtime_env.json"
 LEFT_OUT = ("backend.yaml", "/job.json")  # of what is sent to the cluster
 TIMEOUT_S = 600.0
 STATES: Mapping[str, JobState] = MappingProxyType(
@@ -50,9 +48,6 @@ class RayEngine(Engine):
     def render(self, job: JobSpec, folder: Path) -> list[Path]:
         """Write the job, how its processes are placed, and the environment of the driver."""
         options = self._options
-        if job.servers is not None and TOKEN not in job.env:
-            env = {**job.env, TOKEN: secrets.token_hex(16)}
-            job = JobSpec(name=job.name, roles=job.roles, env=env)
         target = folder / FOLDER
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
@@ -71,10 +66,10 @@ class RayEngine(Engine):
                 "RAY_JOB_STOP_WAIT_TIME_S": str(options.grace_s + 10),
             },
         }
-        write_private(target / JOB, encode_job(job).encode("utf-8"))
+        stored = write_stored_job(StoredJob(job=job, tasks=()), target)
         for name, content in ((DRIVER, placing), (RUNTIME, environment)):
             (target / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        return [target / name for name in (JOB, DRIVER, RUNTIME)]
+        return [*stored, target / DRIVER, target / RUNTIME]
 
     def submit(self, folder: Path) -> SubmittedJob:
         """Send the folder to the cluster, and start the driver there."""

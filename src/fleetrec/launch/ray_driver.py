@@ -15,8 +15,8 @@ from fleetrec.core.env import STATE
 from fleetrec.core.launchers.own import place_environment
 from fleetrec.core.place import Place, Role
 from fleetrec.launch.job_spec import INTERRUPTED, SERVER, WORKER, JobSpec, RoleSpec
-from fleetrec.launch.job_text import decode_job
 from fleetrec.launch.ray_replica import IDLE, Replica
+from fleetrec.launch.stored_job import read_stored_job
 
 logger = logging.getLogger(__name__)
 
@@ -328,8 +328,7 @@ def main() -> int:
     import ray
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
-    path = FOLDER / "job.json"
-    job = decode_job(path.read_text(encoding="utf-8"), where=str(path))
+    job = read_stored_job(FOLDER).job
     placing = Placing(**json.loads((FOLDER / "driver.json").read_text(encoding="utf-8")))
     ray.init()
     driver = Driver(job, placing)

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from fleetrec.config.cluster.ray import RayOptions
 from fleetrec.core.errors import ConfigError, UnavailableError
 from fleetrec.launch.job_spec import SERVER, WORKER, JobSpec, Resources, RoleSpec
-from fleetrec.launch.job_text import decode_job, encode_job
 from fleetrec.launch.ray import RayEngine, status_of
 from fleetrec.launch.ray_driver import bundle_of
 from fleetrec.launch.ray_replica import IDLE, Replica
+from fleetrec.launch.stored_job import read_stored_job
 
 COMMAND = ("python", "-m", "fleetrec.run")
 SERVERS = RoleSpec(
@@ -28,35 +28,20 @@ WORKERS = RoleSpec(name=WORKER, replicas=3, command=COMMAND, resources=Resources
 JOB = JobSpec(name="ctr", env={"FLEETREC_TOKEN": "s3cret"}, roles=(SERVERS, WORKERS))
 
 
-def test_a_job_is_the_same_after_a_file():
-    assert decode_job(encode_job(JOB), where="x") == JOB
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"name": "a", "env": {}, "roles": [{}]}', "[]"])
-def test_a_damaged_file_is_named(text):
-    with pytest.raises(ConfigError, match=r"job\.json: no rendered job"):
-        decode_job(text, where="job.json")
-
-
 def test_only_the_owner_can_read_the_secrets(tmp_path):
     options = RayOptions(work_path="/jobs", state_path="/shared", runtime_env={"pip": ["x"]})
     paths = RayEngine(options).render(JOB, tmp_path)
     for path in paths:
         has_secret = "s3cret" in path.read_text()
-        assert has_secret == (path.name == "job.json")
+        assert has_secret == (path.name == "tasks.secrets.json")
         assert not has_secret or stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read_stored_job(tmp_path / "ray-job").job == JOB
     placing = json.loads((tmp_path / "ray-job/driver.json").read_text())
     assert placing["work_path"] == f"/jobs/{tmp_path.name}"
     assert placing["state_path"] == f"/shared/{tmp_path.name}"
     runtime = json.loads((tmp_path / "ray-job/runtime_env.json").read_text())
     assert runtime["pip"] == ["x"]
     assert "backend.yaml" in runtime["excludes"]
-
-
-def test_servers_get_a_token_if_the_job_has_none(tmp_path):
-    RayEngine(RayOptions()).render(JobSpec(name="ctr", roles=JOB.roles), tmp_path)
-    job = decode_job((tmp_path / "ray-job/job.json").read_text(), where="x")
-    assert len(job.env["FLEETREC_TOKEN"]) == 32
 
 
 @pytest.mark.parametrize(
