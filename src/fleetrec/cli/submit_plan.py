@@ -12,8 +12,9 @@ from fleetrec.cli.job import load_requested
 from fleetrec.cli.jobs import in_child
 from fleetrec.config.cluster.check import check_backend
 from fleetrec.config.cluster.counts import num_servers, num_workers
-from fleetrec.config.cluster.decode import BackendFile, decode_backend
+from fleetrec.config.cluster.decode import decode_backend
 from fleetrec.config.cluster.keys import BackendKeys
+from fleetrec.config.cluster.sections import Completed, check_section, complete
 from fleetrec.config.cluster.shape import JobShape, shape_of
 from fleetrec.config.document import read_document
 from fleetrec.config.job import Job
@@ -60,12 +61,12 @@ class SubmitPlan:
     """A checked submission."""
 
     keys: BackendKeys
-    section: Options | None
     shape: JobShape
     job: JobSpec
     command: StartCommand
     files: JobFiles
     notices: tuple[str, ...]
+    section: Options | None = None
 
     @property
     def uses_node_entry(self) -> bool:
@@ -93,9 +94,13 @@ def plan_submission(request: SubmitRequest) -> SubmitPlan:
     if job is not None:
         is_pipeline = dialect_of(path) == "pipeline"
         shape = problems.of(lambda: shape_of(job, is_pipeline=is_pipeline))
-    for at, text in () if keys is None else check_backend(keys, shape):
-        if not file.problems.has(at):
-            file.problems.note(at, text)
+    completed = Completed(section=file.section)
+    if keys is not None:
+        completed = complete(file.section, keys)
+        of_section = () if shape is None else check_section(completed.section, shape)
+        for at, text in (*completed.problems, *of_section, *check_backend(keys, shape)):
+            if not file.problems.has(at):
+                file.problems.note(at, text)
     command, files = None, None
     if keys is not None:
         command = problems.of(lambda: _command(request, keys, path))
@@ -105,7 +110,9 @@ def plan_submission(request: SubmitRequest) -> SubmitPlan:
     problems.found += in_job
     problems.check()
     assert keys and job and shape and command and files
-    return _plan(file, keys, shape, command, files, job)
+    notices = (*file.notices, *job.notices, *completed.notices)
+    plan = _plan(keys, shape, command, files, notices)
+    return dataclasses.replace(plan, section=completed.section)
 
 
 class _Problems:
@@ -261,12 +268,11 @@ def _missing_files(
 
 
 def _plan(
-    file: BackendFile,
     keys: BackendKeys,
     shape: JobShape,
     command: StartCommand,
     files: JobFiles,
-    job: Job,
+    notices: Sequence[str],
 ) -> SubmitPlan:
     is_here = keys.backend in SHARED  # the nodes have the folders of this machine
     python = keys.config.python or (sys.executable if is_here else "python")
@@ -278,12 +284,11 @@ def _plan(
     )
     return SubmitPlan(
         keys=keys,
-        section=file.section,
         shape=shape,
         job=spec,
         command=command,
         files=files,
-        notices=(*file.notices, *job.notices, *command.notices, *_notices(keys)),
+        notices=(*notices, *command.notices, *_notices(keys)),
     )
 
 
