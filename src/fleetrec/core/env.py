@@ -22,6 +22,7 @@ STATE = "FLEETREC_STATE"
 SNAPSHOT_BYTES = "FLEETREC_SNAPSHOT_BYTES"
 FAULTS = "FLEETREC_FAULTS"
 TILES = "FLEETREC_TILES"
+LISTEN_HOST = "FLEETREC_LISTEN_HOST"
 IS_NODE = "FLEETREC_IS_NODE"
 OWN_DATA = "FLEETREC_OWN_DATA"
 PADDLE_NODE_ROLE = "PADDLE_PADDLEREC_ROLE"
@@ -77,6 +78,14 @@ def read_status_path() -> Path | None:
 def read_state_path() -> Path | None:
     """Return the folder of this server's durable state."""
     return _path(STATE)
+
+
+def read_listen_host() -> str | None:
+    """Return the address on which a server listens, if it is not that of its endpoint.
+
+    Where endpoints are names, a server may start before its own name is known.
+    """
+    return os.environ.get(LISTEN_HOST, "").strip() or None
 
 
 def read_snapshot_bytes() -> int | None:

@@ -76,9 +76,10 @@ def job_script(options: PaddleCloudOptions, start_command: str) -> str:
     )
     return _script(
         'cd "$(dirname "$0")" || exit 1',
-        "ak= sk=",
+        "ak='' sk=''",
         "# The keys are in a file that only you can read.",
         f"# shellcheck source=/dev/null\n. ./{CREDENTIALS}",
+        "# shellcheck disable=SC2016  # what is in single quotes is for the nodes",
         call,
     )
 

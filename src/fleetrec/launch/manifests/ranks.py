@@ -1,0 +1,34 @@
+"""Ranks in pods: torchrun starts those of a pod, and starts all again when one is lost."""
+
+import shlex
+
+from fleetrec.launch.job_spec import RoleSpec
+
+RENDEZVOUS_PORT = 29400
+
+
+def ranks_script(role: RoleSpec, *, endpoint: str, job: str, max_restarts: int) -> str:
+    """Return the part of a shell script that runs the command as ranks.
+
+    A pod with several GPUs has a rank for each. ``endpoint`` may refer to variables of the pod.
+    Peers reach a pod by its address: its name may be known to the pod only.
+    """
+    restarts = 0 if role.restart == "never" else max_restarts
+    return " ".join(
+        (
+            "exec torchrun",
+            f"--nnodes={role.replicas}",
+            f"--nproc-per-node={ranks_per_pod(role)}",
+            "--rdzv-backend=c10d",
+            f'--rdzv-endpoint="{endpoint}"',
+            f"--rdzv-id={shlex.quote(job)}",
+            '--local-addr="$POD_IP"',
+            f"--max-restarts={restarts}",
+            '--no-python "$@"',
+        )
+    )
+
+
+def ranks_per_pod(role: RoleSpec) -> int:
+    """Return how many ranks a pod has."""
+    return max(1, role.resources.gpus)
