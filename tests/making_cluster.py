@@ -107,7 +107,7 @@ def add_client(folder: Path, monkeypatch) -> Path:
     client = folder / "paddlecloud"
     client.write_text(CLIENT)
     client.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     arguments = folder / "arguments"
     monkeypatch.setenv("ARGUMENTS", str(arguments))
     return arguments

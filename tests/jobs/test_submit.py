@@ -12,6 +12,7 @@ from fleetrec.cli.run import RunRequest, run_command
 from fleetrec.cli.submit import engine_of, submit_again, submit_command
 from fleetrec.cli.submit_plan import SubmitRequest
 from fleetrec.core.errors import ConfigError
+from fleetrec.launch.stored_job import JOB_FILE, SECRETS_FILE
 from fleetrec.launch.submission import load_record
 from making_cluster import make_workspace, write_yaml
 from making_pipelines import ADAM, MODELS, write_pipeline
@@ -38,9 +39,7 @@ def submit(folder: Path, *, config=None, model="config.yaml", dry_run=False, **k
     }
     write_yaml(folder / "backend.yaml", backend)
     before = set(folder.glob("try_*"))
-    submit_command(
-        SubmitRequest(model=model, backend_file=Path("backend.yaml"), dry_run=dry_run)
-    )
+    submit_command(SubmitRequest(model=model, backend_file=Path("backend.yaml"), dry_run=dry_run))
     (made,) = set(folder.glob("try_*")) - before
     return made
 
@@ -107,10 +106,10 @@ def test_a_job_can_be_cancelled_and_submitted_again(workspace, capsys):
     made = submit(workspace, start_cmd="sleep 600")
     cancel_job(made, job_id=None)
     assert wait_for_end(made) == "cancelled"
-    rendered = json.loads((made / "local.json").read_text())
+    rendered = json.loads((made / JOB_FILE).read_text())
     command = rendered["roles"][0]["command"]
     rendered["roles"][0]["command"] = [*command[: command.index("--") + 1], "true"]
-    (made / "local.json").write_text(json.dumps(rendered))
+    (made / JOB_FILE).write_text(json.dumps(rendered))
     submit_again(made, dry_run=False)
     assert wait_for_end(made) == "succeeded"
     first, second = (one.job_id for one in load_record(made).submissions)
@@ -124,9 +123,9 @@ def test_nothing_runs_with_dry_run_and_each_folder_is_new(workspace, capsys):
     assert len(set(made)) == 3
     assert all(re.fullmatch(r"try_\d{12}(_[23])?", folder.name) for folder in made)
     assert "not submitted (--dry-run); to submit it: fleetrec submit" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match="was not submitted; fleetrec submit .* does it"):
+    with pytest.raises(ConfigError, match=r"was not submitted; fleetrec submit .* does it"):
         show_status(made[0], job_id=None)
-    with pytest.raises(ConfigError, match="no job folder, it has no job.json"):
+    with pytest.raises(ConfigError, match=r"no job folder, it has no job\.json"):
         show_status(workspace, job_id=None)
 
 
@@ -136,7 +135,7 @@ def test_the_private_parts_of_a_job_are_private(workspace, capsys):
     out = capsys.readouterr().out
     assert "AWS_SECRET_ACCESS_KEY=*** MY_NAME=shown" in out
     holders = [path for path in made.iterdir() if b"s3cr3t" in path.read_bytes()]
-    assert {path.name for path in holders} == {"backend.yaml", "local.json"}
+    assert {path.name for path in holders} == {"backend.yaml", SECRETS_FILE}
     assert all(path.stat().st_mode & 0o077 == 0 for path in holders)
 
 
@@ -175,7 +174,7 @@ def test_a_pipeline_gets_the_processes_of_the_backend_file(
     monkeypatch.chdir(tmp_path)
     make_pipeline(tmp_path, strategy)
     made = submit(tmp_path, model="pipeline.config", files="", dry_run=True, **keys)
-    rendered = json.loads((made / "local.json").read_text())
+    rendered = json.loads((made / JOB_FILE).read_text())
     found = {role["name"]: role["replicas"] for role in rendered["roles"]}
     assert found == {"worker": 2, **({"server": servers} if servers else {})}
     command = rendered["roles"][0]["command"]

@@ -69,9 +69,7 @@ def workspace(tmp_path, monkeypatch):
 
 def submit(folder: Path, backend, **changes) -> Path:
     write_yaml(folder / "backend.yaml", backend)
-    submit_command(
-        SubmitRequest(model="config.yaml", backend_file=Path("backend.yaml"), **changes)
-    )
+    submit_command(SubmitRequest(model="config.yaml", backend_file=Path("backend.yaml"), **changes))
     return job_folder(folder)
 
 
@@ -139,7 +137,9 @@ def test_values_reach_the_nodes_and_the_client_as_they_were_written(
     backend = make_backend(
         "mpi", {"fs_ugi": f"{odd},x", "output_path": odd}, {"group": odd, "ak": odd}
     )
-    backend["submit"]["start_cmd"] = f"python -m paddlerec.run -m ./config.yaml && echo {shlex.quote(odd)}"
+    backend["submit"]["start_cmd"] = (
+        f"python -m paddlerec.run -m ./config.yaml && echo {shlex.quote(odd)}"
+    )
     made = submit(workspace, backend)
     assert read_ini(made / "config.ini", "fs_ugi", "output_path") == [f"{odd},x", odd]
     arguments = given.read_text().splitlines()
@@ -161,7 +161,7 @@ def test_flags_follow_the_largest_number_of_threads(workspace):
 
 def test_without_the_client_the_folder_can_be_submitted_later(workspace, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    with pytest.raises(UnavailableError, match="not on PATH.*cd .* && sh job.sh"):
+    with pytest.raises(UnavailableError, match=r"not on PATH.*cd .* && sh job.sh"):
         submit(workspace, make_backend("mpi"))
     made = job_folder(workspace)
     given = add_client(tmp_path / "bin", monkeypatch)

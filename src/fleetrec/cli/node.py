@@ -37,7 +37,7 @@ def run_node(command: Sequence[str]) -> int:
         folder, own_data = _fetch(plan, place)
         env = environment_with(own_data, unless_set={})
         words = _with_own_python(command)
-        uploads = plan["output"] and (not plan["shared_folder"] or _is_first(place))
+        uploads = plan["output"] and _owns_results(plan, place)
         if not uploads:
             os.chdir(folder)
             _become(words, env)
@@ -64,7 +64,7 @@ def _fetch(plan: dict[str, Any], place: Place) -> tuple[Path, dict[str, str]]:
             count = node_data.fetch_together(url, Path(name), place)
             logger.info("./%s: %d files", name, count)
         return Path.cwd(), {}
-    folder = node_data.own_folder(place)
+    folder = node_data.own_folder(place) if plan["splits_data"] else Path.cwd()
     own: dict[str, str] = {}
     for name, url in plan["fetch"].items():
         is_split = plan["splits_data"] and name == node_data.TRAIN_DATA
@@ -76,8 +76,11 @@ def _fetch(plan: dict[str, Any], place: Place) -> tuple[Path, dict[str, str]]:
     return folder, own
 
 
-def _is_first(place: Place) -> bool:
-    return place.role == "worker" and place.rank == 0
+def _owns_results(plan: dict[str, Any], place: Place) -> bool:
+    """Return whether this process uploads what is in its folder: one of those that share it."""
+    if plan["shared_folder"]:
+        return place.role == "worker" and place.rank == 0
+    return bool(plan["splits_data"]) or place.local_rank == 0
 
 
 def _with_own_python(command: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from fleetrec.cli.logs import console_logging
 from fleetrec.cli.submit_plan import SubmitPlan, SubmitRequest, plan_submission, with_secrets
 from fleetrec.config.cluster.decode import decode_backend
 from fleetrec.config.cluster.keys import BackendKeys
+from fleetrec.config.cluster.sections import complete
 from fleetrec.config.cluster.shape import JobShape
 from fleetrec.config.options import Options
 from fleetrec.core.storage import shown
@@ -64,7 +65,8 @@ def engine_of(record: JobRecord, folder: Path) -> Engine:
     file = decode_backend(folder / BACKEND_FILE, backend=record.backend)
     file.problems.check()
     assert file.keys is not None
-    return _engine(with_secrets(file.keys), file.section, JobShape(**record.shape))
+    section = complete(file.section, file.keys).section
+    return _engine(with_secrets(file.keys), section, JobShape(**record.shape))
 
 
 def submit_folder(engine: Engine, record: JobRecord, folder: Path, *, dry_run: bool) -> None:

@@ -4,15 +4,17 @@ import dataclasses
 import secrets as random
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from fleetrec.cli.job import load_requested
 from fleetrec.cli.jobs import in_child
 from fleetrec.config.cluster.check import check_backend
 from fleetrec.config.cluster.counts import num_servers, num_workers
-from fleetrec.config.cluster.decode import BackendFile, decode_backend
+from fleetrec.config.cluster.decode import decode_backend
 from fleetrec.config.cluster.keys import BackendKeys
+from fleetrec.config.cluster.sections import Completed, check_section, complete
 from fleetrec.config.cluster.shape import JobShape, shape_of
 from fleetrec.config.document import read_document
 from fleetrec.config.job import Job
@@ -30,6 +32,8 @@ from fleetrec.launch.submission import RECORD
 
 YAML_JOB = "config.yaml"  # name of a YAML job in its folder
 RESERVED = (RECORD, NODE_FILE)
+
+ResultT = TypeVar("ResultT")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,12 +61,12 @@ class SubmitPlan:
     """A checked submission."""
 
     keys: BackendKeys
-    section: Options | None
     shape: JobShape
     job: JobSpec
     command: StartCommand
     files: JobFiles
     notices: tuple[str, ...]
+    section: Options | None = None
 
     @property
     def uses_node_entry(self) -> bool:
@@ -81,41 +85,56 @@ def plan_submission(request: SubmitRequest) -> SubmitPlan:
     file = decode_backend(
         request.backend_file, backend="mpi" if request.local_mpi else request.backend
     )
-    problems: list[str] = []
-    keys = None if file.keys is None else with_secrets(file.keys)
+    problems = _Problems()
     if request.local_mpi:
-        problems += _local_mpi_problems(request.backend_file)
-    job, job_problems = _load_job(request, path, keys)
-    problems += job_problems
+        problems.found += _local_mpi_problems(request.backend_file)
+    keys = None if file.keys is None else with_secrets(file.keys)
+    job = problems.of(lambda: _load_job(request, path, keys))
     shape = None
     if job is not None:
-        try:
-            shape = shape_of(job, is_pipeline=dialect_of(path) == "pipeline")
-        except ConfigError as error:
-            problems += error.problems
+        is_pipeline = dialect_of(path) == "pipeline"
+        shape = problems.of(lambda: shape_of(job, is_pipeline=is_pipeline))
+    completed = Completed(section=file.section)
     if keys is not None:
-        for at, text in check_backend(keys, shape):
+        completed = complete(file.section, keys)
+        of_section = () if shape is None else check_section(completed.section, shape)
+        for at, text in (*completed.problems, *of_section, *check_backend(keys, shape)):
             if not file.problems.has(at):
                 file.problems.note(at, text)
     command, files = None, None
     if keys is not None:
-        try:
-            command = _command(request, keys, path)
-        except ConfigError as error:
-            problems += error.problems
-        files, file_problems = _files(request, keys, path, command)
-        has_files = bool(keys.submit.files) or keys.backend != "paddlecloud"
-        if has_files and not file_problems:
-            file_problems = _missing_files(job, files, path, request.overrides)
-        problems += file_problems
-    try:
-        file.problems.check()
-    except ConfigError as error:
-        problems = [*error.problems, *problems]
-    if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
+        command = problems.of(lambda: _command(request, keys, path))
+        files = problems.of(lambda: _files(request, keys, path, command, job))
+    in_job, problems.found = problems.found, []
+    problems.of(file.problems.check)
+    problems.found += in_job
+    problems.check()
     assert keys and job and shape and command and files
-    return _plan(file, keys, shape, command, files, job)
+    notices = (*file.notices, *job.notices, *completed.notices)
+    plan = _plan(keys, shape, command, files, notices)
+    return dataclasses.replace(plan, section=completed.section)
+
+
+class _Problems:
+    """Collects the problems of several checks."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def of(self, check: Callable[[], ResultT]) -> ResultT | None:
+        """Return the result of a check, or None if it has found problems."""
+        try:
+            return check()
+        except ConfigError as error:
+            self.found += error.problems
+        except FleetRecError as error:
+            self.found.append(str(error))
+        return None
+
+    def check(self) -> None:
+        """Raise one ConfigError with all problems, if there is any."""
+        if self.found:
+            raise ConfigError(list(dict.fromkeys(self.found)))
 
 
 def with_secrets(keys: BackendKeys) -> BackendKeys:
@@ -150,23 +169,14 @@ def _local_mpi_problems(path: Path) -> list[str]:
     return [] if is_mpi else [f"--local-mpi: {path} is not for cluster_type: mpi of PaddleCloud"]
 
 
-def _load_job(
-    request: SubmitRequest, path: Path, keys: BackendKeys | None
-) -> tuple[Job | None, list[str]]:
+def _load_job(request: SubmitRequest, path: Path, keys: BackendKeys | None) -> Job:
     wanted = JobRequest(
         source=request.model,
         overrides=request.overrides,
         processes=_processes(path, keys),
         purpose="submit",
     )
-    try:
-        if "torch" in sys.modules:
-            return load_requested(wanted), []
-        return in_child(_Load(wanted)), []
-    except ConfigError as error:
-        return None, list(error.problems)
-    except FleetRecError as error:
-        return None, [str(error)]
+    return load_requested(wanted) if "torch" in sys.modules else in_child(_Load(wanted))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,8 +210,12 @@ def _command(request: SubmitRequest, keys: BackendKeys, path: Path) -> StartComm
 
 
 def _files(
-    request: SubmitRequest, keys: BackendKeys, path: Path, command: StartCommand | None
-) -> tuple[JobFiles, list[str]]:
+    request: SubmitRequest,
+    keys: BackendKeys,
+    path: Path,
+    command: StartCommand | None,
+    job: Job | None,
+) -> JobFiles:
     named = None if command is None else job_argument(command)
     is_renamed = dialect_of(path) == "yaml" and (named is None or Path(named).name != path.name)
     files, problems = plan_files(
@@ -211,12 +225,17 @@ def _files(
         backend=request.backend_file,
         reserved=RESERVED,
     )
+    is_required = keys.backend == "paddlecloud"  # then it is a problem of its own
+    if not problems and (keys.submit.files or not is_required):
+        problems += _missing_files(job, files, path, request.overrides)
     if named is not None and Path(named).suffix and str(Path(named)) not in files.sources:
         problems.append(
             f"submit.start_cmd: -m {named} is not in the job folder, which has "
             f"{', '.join(sorted(files.sources))}"
         )
-    return files, problems
+    if problems:
+        raise ConfigError(problems)
+    return files
 
 
 def _missing_files(
@@ -249,12 +268,11 @@ def _missing_files(
 
 
 def _plan(
-    file: BackendFile,
     keys: BackendKeys,
     shape: JobShape,
     command: StartCommand,
     files: JobFiles,
-    job: Job,
+    notices: Sequence[str],
 ) -> SubmitPlan:
     is_here = keys.backend in SHARED  # the nodes have the folders of this machine
     python = keys.config.python or (sys.executable if is_here else "python")
@@ -266,12 +284,11 @@ def _plan(
     )
     return SubmitPlan(
         keys=keys,
-        section=file.section,
         shape=shape,
         job=spec,
         command=command,
         files=files,
-        notices=(*file.notices, *job.notices, *command.notices, *_notices(keys)),
+        notices=(*notices, *command.notices, *_notices(keys)),
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 NODE_FILE = "node.json"
 STATE_FOLDER = "servers"
+PODS = ("kubernetes", "dlc")
 SHARED = ("mpi", "slurm", "local")  # engines whose processes run in the job folder itself
 
 
@@ -29,16 +30,18 @@ def cluster_job(
     servers = num_servers(keys, shape)
     gpus = num_gpus(keys, shape)
     cpus = submit.number("worker_cpus")
+    # A pod starts a rank for each of its GPUs; elsewhere a replica is a rank.
+    replicas_each = gpus if gpus and keys.backend not in PODS else 1
     workers = RoleSpec(
         name=WORKER,
-        replicas=num_workers(keys, shape),
+        replicas=num_workers(keys, shape) * replicas_each // (gpus or 1),
         command=command,
         num_ports=0 if servers else 1,
         restart="each" if servers else "all",
         resources=Resources(
-            cpus=cpus if not cpus or not gpus else max(1, cpus // gpus),
-            memory_bytes=submit.worker_memory,
-            gpus=min(1, gpus),  # one process for each
+            cpus=cpus and max(1, cpus // replicas_each),
+            memory_bytes=submit.worker_memory and submit.worker_memory // replicas_each,
+            gpus=gpus // replicas_each,
         ),
     )
     env = job_variables(keys, shape)

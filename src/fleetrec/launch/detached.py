@@ -70,6 +70,8 @@ class Detached:
             return
         (self.folder / CANCELLED).touch()
         deadline = time.monotonic() + timeout_s
+        while self.is_running() and not _has_started(pid) and time.monotonic() < deadline:
+            time.sleep(POLL_S)  # the shell has not started the command yet, and would ignore this
         number = signal.SIGTERM
         while self.is_running():
             with contextlib.suppress(ProcessLookupError):
@@ -91,6 +93,17 @@ class Detached:
             )
         pid = int(about["pid"])
         return pid if _start(pid) == about["start"] else None
+
+
+def _has_started(shell: int) -> bool:
+    """Return whether the child of a shell is the command already, and no copy of the shell."""
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+        own, *others = (
+            Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (str(shell), *children)
+        )
+        return any(command not in (own, b"") for command in others)
+    return False
 
 
 def _start(pid: int) -> int | None:

@@ -25,6 +25,7 @@ SCRIPT = "mpirun.sh"
 RUNS = "mpi"
 LOCALHOST = "localhost"
 CANCEL_TIMEOUT_S = 30.0
+NUM_PROBES = 5  # that a host may miss
 
 
 class MpiEngine(Engine):
@@ -120,6 +121,13 @@ class MpiEngine(Engine):
             words += ["--mca", "plm_rsh_agent", options.remote_shell]
         if options.interface is not None:
             words += ["--mca", "oob_tcp_if_include", options.interface]
+        probing = {
+            "time": options.host_timeout // 2,
+            "intvl": options.host_timeout // 2 // NUM_PROBES,
+            "probes": NUM_PROBES,
+        }
+        for name, value in probing.items():
+            words += ["--mca", f"oob_tcp_keepalive_{name}", str(value)]
         return [*words, *options.arguments]
 
 

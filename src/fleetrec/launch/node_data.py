@@ -34,7 +34,10 @@ def fetch(url: str, folder: Path, *, part: slice | None = None) -> int:
         _link(storage.local_path(url), folder)
         return len(list_files(url))
     names = list(list_files(url))
-    return fetch_files(url, names[part] if part else names, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".fetch.lock").open("ab") as lock:  # ranks of a machine fetch once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return fetch_files(url, names[part] if part else names, folder)
 
 
 def list_files(url: str) -> Listing:

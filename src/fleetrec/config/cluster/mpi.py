@@ -26,8 +26,9 @@ class MpiOptions(Options):
     without both, everything runs on this machine. The slots of a host limit its workers; servers
     are spread evenly. ``remote_shell`` starts a command on a host in place of ssh. Processes
     communicate over ``interface``; without it, over the route to the other hosts. Servers listen
-    on ``port`` and the ports that follow; without it, the job's id decides. ``arguments`` are
-    passed to mpirun.
+    on ``port`` and the ports that follow; without it, the job's id decides. If a
+    host does not answer for ``host_timeout`` seconds, the job ends. ``arguments`` are passed to
+    mpirun.
     """
 
     hosts: Arguments = ()
@@ -35,6 +36,7 @@ class MpiOptions(Options):
     remote_shell: OneLine | None = None
     interface: Word | None = None
     port: Port | None = None
+    host_timeout: Annotated[int, Field(ge=10)] = 300
     arguments: Arguments = ()
     mpirun: Word = "mpirun"
     max_restarts: Annotated[int, Field(ge=0)] = 3
