@@ -162,16 +162,6 @@ class KubernetesEngine(Engine):
         return found
 
 
-class DlcEngine(KubernetesEngine):
-    """Submits PyTorchJobs, which Alibaba's DLC runs, unless the options name another form."""
-
-    def __init__(self, options: KubernetesOptions) -> None:
-        is_given = "flavour" in options.model_fields_set
-        super().__init__(
-            options if is_given else options.model_copy(update={"flavour": "pytorchjob"})
-        )
-
-
 def _check_id(workload: Object, job_id: str, folder: Path) -> None:
     if job_id != job_name(workload):
         raise ConfigError([f"{folder}: holds job {job_name(workload)}, not {job_id}"])
