@@ -16,6 +16,7 @@ from network_hosts import Hosts
 from warm_start import environment_of
 
 ROLES = {"ps": {"workers": 2, "servers": 2}, "collective": {"workers": 2}}
+NAMES = ("node-a", "node-b")
 DEADLINE_S = 300
 FLEETREC = (sys.executable, "-m", "fleetrec")
 
