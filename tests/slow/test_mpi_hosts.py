@@ -6,7 +6,7 @@ import pytest
 
 from multiprocess.launching import wait_until
 from network_hosts import INTERFACE, missing_programs
-from slow.engine_jobs import NAMES, submit
+from slow.engine_jobs import MANY_EPOCHS, NAMES, submit
 
 MISSING = missing_programs("mpirun")
 
@@ -76,8 +76,9 @@ def test_a_host_that_is_lost_ends_the_job_in_time(start, hosts):
 
 
 def test_a_cancelled_job_leaves_no_process_on_any_host(start, hosts):
-    job = start("ps")
+    job = start("ps", epochs=MANY_EPOCHS)
     job.wait_for_steps()
+    assert job.state == "running"
     assert all(hosts.pids(name) for name in NAMES)
     done = job.ask("cancel")
     assert done.returncode == 0, done.stderr
