@@ -9,7 +9,6 @@ ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 FROM ${PYTHON_IMAGE} AS build
 ARG TORCH_INDEX=""
 ARG EXTRAS="kafka,nats,onnx,s3,serve,tensorboard"
-SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 # Debian keeps only the newest build of a package: a pinned one would soon be gone.
 # hadolint ignore=DL3008
 RUN apt-get update \

@@ -66,8 +66,14 @@ JOBS = {
     "pytorchjob": (rank_job(gpus=2), {"flavour": "pytorchjob", **GPU}),
     "trainjob": (rank_job(), {"flavour": "trainjob", **GPU}),
 }
+STORE = {"AWS_SECRET_ACCESS_KEY": "hidden", "AWS_REGION": "eu"}
 SERVED = {
-    "serving": (ServedModel(model="s3://models/ctr/7"), {}),
+    "serving": (
+        ServedModel(
+            model="s3://models/ctr/7", env={"AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "eu"}
+        ),
+        {},
+    ),
     "serving_followed": (
         ServedModel(follow="/data/online", replicas=3, resources=Resources(cpus=2)),
         {"tls_secret": "ctr-tls", "claims": {"clicks": "/data"}},
@@ -97,7 +103,8 @@ def rendered(name: str, parent: Path) -> Iterator[tuple[str, str]]:
     if name in SERVED:
         served, keys = SERVED[name]
         naming = Naming(name="ctr", options=KubernetesOptions(image=IMAGE, **keys))
-        yield "serving.yaml", to_yaml(serving_objects(naming, served, token="s3cret"))
+        secret, objects = serving_objects(naming, served, token="s3cret")
+        yield "serving.yaml", to_yaml([secret, *objects])
         return
     job, keys = JOBS[name]
     engine = KubernetesEngine(KubernetesOptions(image=IMAGE, **keys))

@@ -486,7 +486,7 @@ def field_of(pod, path):
     return getattr(pod, kind)[key]
 
 
-def wait_for(condition, what, *, deadline_s=180):
+def wait_for(condition, what, *, deadline_s=300):
     deadline = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain: {what}"

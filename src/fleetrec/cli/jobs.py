@@ -102,8 +102,11 @@ def load_checked(
 ) -> Job:
     """Load a job and refuse what cannot run here, before anything runs.
 
-    Without ``resume`` the folders of new runs are checked, too.
+    Without ``resume`` the folders of new runs are checked, too. A server reads no data, and its
+    node may not have any.
     """
+    if place is not None and place.role == "server":
+        request = dataclasses.replace(request, purpose="submit")
     job = load_requested(request)
     if only is not None:
         job = job.model_copy(update={"runs": tuple(run for run in job.runs if run.name == only)})

@@ -53,7 +53,7 @@ def submit_command(request: SubmitRequest) -> None:
     print(f"The task submission folder is generated at {folder}")
     for line in _announcements(engine, folder, rendered):
         print(line)
-    _submit(engine, record, folder, dry_run=request.dry_run)
+    submit_folder(engine, record, folder, dry_run=request.dry_run)
 
 
 def _fill(plan: SubmitPlan, engine: Engine, record: JobRecord, folder: Path) -> list[Path]:
@@ -68,7 +68,7 @@ def _fill(plan: SubmitPlan, engine: Engine, record: JobRecord, folder: Path) -> 
 def submit_again(folder: Path, *, dry_run: bool) -> None:
     """Submit a job folder as it is; its files may have been edited."""
     record = load_record(folder)
-    _submit(engine_of(record, folder), record, folder.absolute(), dry_run=dry_run)
+    submit_folder(engine_of(record, folder), record, folder.absolute(), dry_run=dry_run)
 
 
 def engine_of(record: JobRecord, folder: Path) -> Engine:
@@ -80,7 +80,8 @@ def engine_of(record: JobRecord, folder: Path) -> Engine:
     return _engine(with_secrets(file.keys), section, JobShape(**record.shape))
 
 
-def _submit(engine: Engine, record: JobRecord, folder: Path, *, dry_run: bool) -> None:
+def submit_folder(engine: Engine, record: JobRecord, folder: Path, *, dry_run: bool) -> None:
+    """Submit a rendered folder unless it is a dry run, and print how to follow the job."""
     if dry_run:
         print(
             f"not submitted (--dry-run); to submit it: fleetrec submit {shlex.quote(str(folder))}"

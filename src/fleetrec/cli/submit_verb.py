@@ -40,6 +40,13 @@ def submit(  # noqa: PLR0913
         list[str] | None,
         typer.Option("-o", "--override", help="Change a key, as for run. Repeatable."),
     ] = None,
+    serve: Annotated[
+        str | None,
+        typer.Option(help="Serve an inference model on Kubernetes: a URL, or a path in its pods."),
+    ] = None,
+    serve_follow: Annotated[
+        str | None, typer.Option(help="Serve the newest model of a run: a URL or a path.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", "--continue_train", help="Resume on the nodes.")
     ] = False,
@@ -62,9 +69,24 @@ def submit(  # noqa: PLR0913
     if backend and backend_file is None and Path(backend).suffix in (".yaml", ".yml"):
         backend_file, backend = Path(backend), None
     if folder is not None:
-        if any((model, backend_file, backend, override, resume, local_mpi)):
+        if any((model, backend_file, backend, override, serve, serve_follow, resume, local_mpi)):
             raise ConfigError(["submit: expected a job folder alone, or -m and -b"])
         submit_again(folder, dry_run=dry_run)
+        return
+    if backend_file is not None and (serve or serve_follow):
+        from fleetrec.cli.submit_serving import ServeRequest, submit_serving
+
+        if any((model, override, resume, local_mpi, serve and serve_follow)):
+            raise ConfigError(["submit: expected --serve or --serve-follow alone, and -b"])
+        submit_serving(
+            ServeRequest(
+                model=serve,
+                follow=serve_follow,
+                backend_file=backend_file,
+                backend=backend,
+                dry_run=dry_run,
+            )
+        )
         return
     if model is None or backend_file is None:
         raise ConfigError(["submit: expected -m config.yaml -b backend.yaml, or a job folder"])

@@ -13,7 +13,7 @@ _ENGINES = MappingProxyType(
         "mpi": ("fleetrec.launch.mpi", "MpiEngine"),
         "slurm": ("fleetrec.launch.slurm", "SlurmEngine"),
         "kubernetes": ("fleetrec.launch.kubernetes", "KubernetesEngine"),
-        "dlc": ("fleetrec.launch.kubernetes", "DlcEngine"),
+        "dlc": ("fleetrec.launch.kubernetes", "KubernetesEngine"),
         "ray": ("fleetrec.launch.ray", "RayEngine"),
         "paddlecloud": ("fleetrec.launch.paddlecloud", "PaddleCloudEngine"),
         "local": ("fleetrec.launch.local_engine", "LocalEngine"),

@@ -31,6 +31,7 @@ from fleetrec.launch.manifests.kubeflow import pytorch_job, train_job
 from fleetrec.launch.manifests.names import INSTANCE, Naming, Object, object_name
 from fleetrec.launch.manifests.plain import server_objects, worker_objects
 from fleetrec.launch.manifests.pods import PodContext
+from fleetrec.launch.manifests.serving import ServedModel, serving_objects
 from fleetrec.launch.manifests.volcano import volcano_objects
 
 if TYPE_CHECKING:
@@ -66,6 +67,17 @@ class KubernetesEngine(Engine):
             },
         )
 
+    def render_serving(
+        self, served: ServedModel, folder: Path, *, name: str, token: str
+    ) -> list[Path]:
+        """Write the manifests of a served model; the folder is then submitted as that of a job.
+
+        Objects have the name of the model's service: submitting it again replaces the model.
+        """
+        naming = Naming(name=object_name(name), options=self._options)
+        own_secret, objects = serving_objects(naming, served, token=token)
+        return write_manifests(folder / FOLDER, {SECRETS: [own_secret], WORKERS: objects})
+
     def submit(self, folder: Path) -> SubmittedJob:
         """Apply the manifests; a job of this name that has ended is replaced.
 
@@ -74,7 +86,8 @@ class KubernetesEngine(Engine):
         workload = read_workload(folder)
         name, namespace = job_name(workload), workload["metadata"]["namespace"]
         before = self.status(folder, name)
-        if before.state in ("pending", "running"):
+        is_replaced = workload["kind"] == "Deployment"  # pod by pod, while it serves
+        if before.state in ("pending", "running") and not is_replaced:
             raise ConfigError(
                 [f"{folder}: job {name} is {before.state}; end it first: fleetrec job cancel"]
             )
@@ -147,16 +160,6 @@ class KubernetesEngine(Engine):
         if job.servers is not None and not options.long_running and options.cleanup == "pod":
             found[END] = ending_objects(context)
         return found
-
-
-class DlcEngine(KubernetesEngine):
-    """Submits PyTorchJobs, which Alibaba's DLC runs, unless the options name another form."""
-
-    def __init__(self, options: KubernetesOptions) -> None:
-        is_given = "flavour" in options.model_fields_set
-        super().__init__(
-            options if is_given else options.model_copy(update={"flavour": "pytorchjob"})
-        )
 
 
 def _check_id(workload: Object, job_id: str, folder: Path) -> None:

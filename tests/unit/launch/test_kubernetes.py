@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from fleetrec.config.cluster.kubernetes import KubernetesOptions
 from fleetrec.core.errors import ConfigError, UnavailableError
-from fleetrec.launch.kubernetes import DlcEngine, KubernetesEngine
+from fleetrec.launch.kubernetes import KubernetesEngine
 from fleetrec.launch.manifests.files import MAX_BYTES
 from making_manifests import IMAGE, make_job_folder, ps_job, rank_job
 
@@ -94,13 +94,6 @@ def test_a_new_rendering_replaces_the_files_of_an_earlier_one(tmp_path):
 def test_kubeflows_jobs_have_no_servers(tmp_path, flavour):
     with pytest.raises(ConfigError, match=r"no parameter servers; use flavour: plain"):
         engine(flavour=flavour).render(ps_job(), make_job_folder(tmp_path))
-
-
-def test_a_job_for_dlc_is_a_pytorch_job_unless_it_says_otherwise(tmp_path):
-    for keys, kind in (({}, "PyTorchJob"), ({"flavour": "plain"}, "Job")):
-        folder = make_job_folder(tmp_path / kind)
-        DlcEngine(KubernetesOptions(image=IMAGE, **keys)).render(rank_job(), folder)
-        assert read(folder / "kubernetes/4-workers.yaml")[-1]["kind"] == kind
 
 
 def test_nothing_ends_servers_where_roles_may_not_be_created(tmp_path):

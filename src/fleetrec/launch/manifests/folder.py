@@ -43,8 +43,10 @@ def refresh_files(folder: Path) -> None:
     paths = _file_paths(read_workload(folder))
     for name, kind in ((FILES, "configMap"), (SECRETS, "secret")):
         path = folder / FOLDER / name
+        if kind not in paths:
+            continue
         item = _read(path)[-1]
-        new = with_new_contents(item, folder, paths.get(kind, {}))
+        new = with_new_contents(item, folder, paths[kind])
         if new != item:
             _write(path, [new])
 

@@ -1,7 +1,7 @@
 """A model that is served: a Deployment, the Service before it, and its token."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from fleetrec.core.env import TOKEN
 from fleetrec.launch.job_spec import Resources, RoleSpec
@@ -23,15 +23,17 @@ class ServedModel:
     name: str = "model"
     replicas: int = 2
     resources: Resources = dataclasses.field(default_factory=Resources)
-    arguments: Sequence[str] = ()  # further ones of `fleetrec serve`
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)  # such as of its store
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.follow is None):
             raise ValueError("expected a model, or a run to follow")
 
 
-def serving_objects(naming: Naming, served: ServedModel, *, token: str) -> list[Object]:
-    """Return the Secret, the Service and the Deployment of a served model.
+def serving_objects(
+    naming: Naming, served: ServedModel, *, token: str
+) -> tuple[Object, list[Object]]:
+    """Return the Secret of a served model, and its Service and Deployment.
 
     A pod gets requests when it has loaded its model, and as long as it answers.
     """
@@ -42,7 +44,7 @@ def serving_objects(naming: Naming, served: ServedModel, *, token: str) -> list[
         command=_command(served, has_tls=tls_secret is not None),
         resources=served.resources,
     )
-    context = PodContext(naming=naming, files=(), env={TOKEN: token})
+    context = PodContext(naming=naming, files=(), env={**served.env, TOKEN: token})
     scheme = {} if tls_secret is None else {"scheme": "HTTPS"}
     ready = {"httpGet": {"path": "/v2/health/ready", "port": PORT, **scheme}}
     live = {"httpGet": {"path": "/v2/health/live", "port": PORT, **scheme}}
@@ -84,7 +86,7 @@ def serving_objects(naming: Naming, served: ServedModel, *, token: str) -> list[
             "template": pod_template(context, pod),
         },
     )
-    return [secret(naming, (), context.secret_values([role])), service, deployment]
+    return secret(naming, (), context.secret_values([role])), [service, deployment]
 
 
 def _command(served: ServedModel, *, has_tls: bool) -> tuple[str, ...]:
@@ -92,5 +94,5 @@ def _command(served: ServedModel, *, has_tls: bool) -> tuple[str, ...]:
     tls = ("--tls-certificate", f"{TLS}/tls.crt", "--tls-key", f"{TLS}/tls.key") if has_tls else ()
     return (
         *("python", "-m", "fleetrec.serve", *source, "--name", served.name),
-        *("--port", str(PORT), *tls, *served.arguments),
+        *("--port", str(PORT), *tls),
     )
