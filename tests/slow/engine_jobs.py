@@ -16,6 +16,8 @@ from network_hosts import Hosts
 from warm_start import environment_of
 
 ROLES = {"ps": {"workers": 2, "servers": 2}, "collective": {"workers": 2}}
+NAMES = ("node-a", "node-b")
+MANY_EPOCHS = 1000  # until it is cancelled
 DEADLINE_S = 300
 FLEETREC = (sys.executable, "-m", "fleetrec")
 
@@ -80,7 +82,6 @@ class EngineJob:
 
     def wait_for_steps(self):
         wait_until((self.folder / "steps/epoch_0_batch_50/MANIFEST.json").is_file, "a checkpoint")
-        assert self.state == "running"
 
     def wait_for_end(self):
         deadline = time.monotonic() + DEADLINE_S

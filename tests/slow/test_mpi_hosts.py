@@ -5,24 +5,12 @@ import time
 import pytest
 
 from multiprocess.launching import wait_until
-from network_hosts import INTERFACE, missing_programs, network_hosts
-from slow.engine_jobs import Expected, submit
+from network_hosts import INTERFACE, missing_programs
+from slow.engine_jobs import MANY_EPOCHS, NAMES, submit
 
-NAMES = ("node-a", "node-b")
 MISSING = missing_programs("mpirun")
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=f"Open MPI: {MISSING}")]
-
-
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory):
-    return Expected(tmp_path_factory.mktemp("expected"))
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    with network_hosts(tmp_path, *NAMES) as hosts:
-        yield hosts
 
 
 @pytest.fixture
@@ -88,8 +76,9 @@ def test_a_host_that_is_lost_ends_the_job_in_time(start, hosts):
 
 
 def test_a_cancelled_job_leaves_no_process_on_any_host(start, hosts):
-    job = start("ps")
+    job = start("ps", epochs=MANY_EPOCHS)
     job.wait_for_steps()
+    assert job.state == "running"
     assert all(hosts.pids(name) for name in NAMES)
     done = job.ask("cancel")
     assert done.returncode == 0, done.stderr

@@ -5,25 +5,13 @@ from pathlib import Path
 import pytest
 
 from multiprocess.launching import wait_until
-from network_hosts import missing_programs, network_hosts
-from slow.engine_jobs import Expected, submit
+from network_hosts import missing_programs
+from slow.engine_jobs import MANY_EPOCHS, NAMES, submit
 from slurm_cluster import PROGRAMS, slurm_cluster
 
-NAMES = ("node-a", "node-b")
 MISSING = missing_programs(*PROGRAMS)
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=f"Slurm: {MISSING}")]
-
-
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory):
-    return Expected(tmp_path_factory.mktemp("expected"))
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    with network_hosts(tmp_path, *NAMES) as hosts:
-        yield hosts
 
 
 @pytest.fixture
@@ -93,8 +81,9 @@ def test_a_link_that_is_cut_and_restored_costs_nothing(start, expected, hosts):
 
 
 def test_a_cancelled_job_leaves_no_process_on_any_node(start, hosts):
-    job = start("ps", {})
+    job = start("ps", {}, epochs=MANY_EPOCHS)
     job.wait_for_steps()
+    assert job.state == "running"
     done = job.ask("cancel")
     assert done.returncode == 0, done.stderr
     assert job.wait_for_end() == "cancelled"

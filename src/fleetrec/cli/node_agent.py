@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 from fleetrec.cli.cluster import exit_on_failure, supervise
-from fleetrec.cli.cluster_view import ClusterView
 from fleetrec.cli.logs import console_logging
 from fleetrec.core.env import STATE, environment_with, read_task_number
 from fleetrec.core.errors import FleetRecError
@@ -64,7 +63,7 @@ def run_servers_and_workers(node: Node) -> None:
     )
     log_dir = Path(LOG_FOLDER)
     # Lines: mpirun gives its processes a terminal, although its own output goes to a file.
-    outcome = supervise(launcher, job, log_dir, view=ClusterView(form="lines"))
+    outcome = supervise(launcher, job, log_dir, form="lines")
     exit_on_failure(outcome, log_dir)
     states = _states(node.job_id)
     for server in node.replicas.servers:

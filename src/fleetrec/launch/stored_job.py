@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from fleetrec.core.env import TOKEN
 from fleetrec.core.errors import ConfigError
+from fleetrec.launch.job_files import write_private
 from fleetrec.launch.job_spec import JobSpec, Resources, RoleSpec, is_secret
 from fleetrec.launch.placement import LocalReplicas
 
@@ -50,7 +50,7 @@ def write_stored_job(stored: StoredJob, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / JOB_FILE, folder / SECRETS_FILE]
     paths[0].write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
-    _write_secret(paths[1], json.dumps(hidden, indent=1) + "\n")
+    write_private(paths[1], (json.dumps(hidden, indent=1) + "\n").encode())
     return paths
 
 
@@ -87,12 +87,6 @@ def _split(env: Mapping[str, str], owner: str, hidden: dict[str, dict[str, str]]
     """Return the variables that may be read by anyone; the others are added to ``hidden``."""
     hidden[owner] = {name: value for name, value in env.items() if is_secret(name)}
     return {name: value for name, value in env.items() if not is_secret(name)}
-
-
-def _write_secret(path: Path, text: str) -> None:
-    path.unlink(missing_ok=True)  # an existing file would keep its mode
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-        stream.write(text)
 
 
 def _read(path: Path) -> dict[str, Any]:
