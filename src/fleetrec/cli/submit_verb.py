@@ -103,6 +103,40 @@ def submit(  # noqa: PLR0913
     )
 
 
+@submit_app.command("pai2job")
+def pai2job(  # noqa: PLR0913
+    command: Annotated[
+        str, typer.Argument(help="A command pai -name easy_rec_ext -D..., or a file with it.")
+    ],
+    *,
+    output: Annotated[Path, typer.Option(help="The file to write.")] = Path("backend.yaml"),
+    backend: Annotated[str, typer.Option(help="The cluster to submit to.")] = "kubernetes",
+    config: Annotated[str | None, typer.Option(help="The pipeline, instead of -Dconfig.")] = None,
+    train_input_path: Annotated[
+        str | None, typer.Option("--train_input_path", help="Data instead of -Dtrain_tables.")
+    ] = None,
+    eval_input_path: Annotated[
+        str | None, typer.Option("--eval_input_path", help="Data instead of -Deval_tables.")
+    ] = None,
+    skip_refused: Annotated[
+        bool, typer.Option(help="Convert without the options that are refused.")
+    ] = False,
+) -> None:
+    """Convert an EasyRec job on PAI to a backend.yaml.
+
+    Example: fleetrec pai2job job.sql --train_input_path data/train.csv
+    """
+    from fleetrec.cli.pai2job import convert
+
+    given = {
+        "config": config,
+        "train_tables": train_input_path,
+        "eval_tables": eval_input_path,
+    }
+    replaced = {name: value for name, value in given.items() if value is not None}
+    convert(command, output, backend=backend, replaced=replaced, skips_refused=skip_refused)
+
+
 @submit_app.command(
     hidden=True, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
