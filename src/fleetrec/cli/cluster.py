@@ -26,13 +26,16 @@ def supervise(
     watch: Watcher = lambda _: None,
     on_start: Callable[[LocalJob], None] = lambda _: None,
     view: ClusterView | None = None,
+    quiet: bool = False,
 ) -> Outcome:
     """Run this machine's replicas of a job, with a view of them; returns how it ended."""
-    with StopRequest() as stop, view or ClusterView() as view:
+    with StopRequest() as stop, contextlib.ExitStack() as stack:
+        show = None if quiet else stack.enter_context(view or ClusterView())
 
         def watch_and_show(children: Sequence[Child]) -> None:
             watch(children)
-            view(children)
+            if show is not None:
+                show(children)
 
         with contextlib.closing(launcher.start(job, log_dir)) as running:
             on_start(running)
