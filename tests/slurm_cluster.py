@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pwd
 import subprocess
 from pathlib import Path
 
@@ -84,27 +83,20 @@ def slurm_cluster(folder, hosts, *, cpus=4):
 
 
 def _start_munge(stack, folder):
-    """Run munged with a key of its own, as its own user, at a socket in the folder."""
-    user = pwd.getpwnam("munge")
-    private = folder / "munge"
-    private.mkdir(mode=0o755)
-    key = private / "key"
+    """Run munged with a key and a socket of its own."""
+    key, socket = folder / "munge.key", folder / "munge.socket"
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
-    for path in (private, key):
-        os.chown(path, user.pw_uid, user.pw_gid)
     _start(
         stack,
         [
-            *("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups"),
             *("munged", "--foreground", "--force"),
-            *(f"--socket={private}/socket", f"--key-file={key}", f"--pid-file={private}/pid"),
-            *(f"--seed-file={private}/seed", f"--log-file={private}/log"),
+            *(f"--socket={socket}", f"--key-file={key}", f"--pid-file={folder}/munge.pid"),
+            *(f"--seed-file={folder}/munge.seed", f"--log-file={folder}/munge.log"),
         ],
         folder / "munge.out",
     )
-    wait_until((private / "socket").exists, "munged")
-    (folder / "munge.socket").symlink_to(private / "socket")
+    wait_until(socket.exists, "munged")
 
 
 def _start(stack, command, output: Path):

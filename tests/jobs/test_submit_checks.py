@@ -62,7 +62,7 @@ WRONG = {
     "no files": (PS, changed(MPI, "", "submit", "files"), "submit.files: required"),
     # values and keys
     "misspelt key": (PS, changed(MPI, 1, "submit", "k8s-cpu-core"), "mean 'k8s_cpu_cores'"),
-    "misspelt section": (PS, changed(MPI, {}, "sumbit"), "sumbit: unknown key; did you mean"),
+    "misspelt section": (PS, changed(MPI, {}, "submits"), "submits: unknown key; did you mean"),
     "misspelt flag": (
         PS,
         changed(MPI, {"FLAGS_communicator_fake_rcp": 0}, "config", "communicator"),
@@ -92,8 +92,8 @@ WRONG = {
     ),
     "other job": (
         PS,
-        changed(MPI, "python -m fleetrec.run -m confg.yaml", "submit", "start_cmd"),
-        "-m confg.yaml is not in the job folder",
+        changed(MPI, "python -m fleetrec.run -m other.yaml", "submit", "start_cmd"),
+        "-m other.yaml is not in the job folder",
     ),
     "open quote": (PS, changed(MPI, "echo 'a", "submit", "start_cmd"), "No closing quotation"),
     # data and resources of own engines

@@ -73,8 +73,11 @@ def test_a_killed_worker_is_restarted(engine, tmp_path):
         "import os, pathlib\n"
         "mark = pathlib.Path('mark')\n"
         "if not mark.exists(): mark.touch(); os.kill(os.getpid(), 9)\n"
+        "pathlib.Path('done').touch()\n"
     )
-    job_id = submit(engine, tmp_path / "job", make_job(server="", worker=worker))
+    # A worker is not restarted when the servers have ended.
+    server = "import pathlib, time\nwhile not pathlib.Path('done').exists(): time.sleep(0.01)\n"
+    job_id = submit(engine, tmp_path / "job", make_job(server=server, worker=worker))
     assert end_of(engine, tmp_path / "job", job_id).state == "succeeded"
     assert any("was killed by SIGKILL" in line for line in engine.logs(tmp_path / "job", job_id))
 

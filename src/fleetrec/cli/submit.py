@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import logging
 import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from fleetrec.config.cluster.keys import BackendKeys
 from fleetrec.config.cluster.sections import complete
 from fleetrec.config.cluster.shape import JobShape
 from fleetrec.config.options import Options
+from fleetrec.core.errors import FleetRecError
 from fleetrec.core.storage import shown
 from fleetrec.launch.cluster_job import node_plan, write_node_file
 from fleetrec.launch.engine import Engine
@@ -38,20 +40,29 @@ def submit_command(request: SubmitRequest) -> None:
     folder = create_job_folder(
         Path.cwd(), job_name=plan.keys.submit.job_name, minute=f"{now:%Y%m%d%H%M}"
     )
-    print(f"The task submission folder is generated at {folder}")
-    plan.files.copy_to(folder, secrets=plan.secrets)
-    if plan.uses_node_entry:
-        write_node_file(plan.keys, plan.shape, folder)
     record = JobRecord(
         backend=plan.keys.backend,
         name=plan.keys.submit.job_name,
         shape=dataclasses.asdict(plan.shape),
     )
-    record.save(folder)
-    rendered = engine.render(plan.job, folder)
+    try:
+        rendered = _fill(plan, engine, record, folder)
+    except FleetRecError:
+        shutil.rmtree(folder)  # an engine that refuses the job leaves nothing behind
+        raise
+    print(f"The task submission folder is generated at {folder}")
     for line in _announcements(engine, folder, rendered):
         print(line)
     submit_folder(engine, record, folder, dry_run=request.dry_run)
+
+
+def _fill(plan: SubmitPlan, engine: Engine, record: JobRecord, folder: Path) -> list[Path]:
+    """Write the files of a job folder; returns those of the engine."""
+    plan.files.copy_to(folder, secrets=plan.secrets)
+    if plan.uses_node_entry:
+        write_node_file(plan.keys, plan.shape, folder)
+    record.save(folder)
+    return engine.render(plan.job, folder)
 
 
 def submit_again(folder: Path, *, dry_run: bool) -> None:

@@ -115,7 +115,7 @@ def slurm_script(job: JobSpec, options: "SlurmOptions") -> list[str]:
         *(f"{step.name} {agent} &" for step in steps),
         "# The first step that fails ends the others. Servers end when all workers have finished.",
         f"for step in {' '.join(step.name for step in steps)}; do",
-        "  wait -n || { status=$?; kill $(jobs -p) || true; wait; exit $status; }",
+        "  wait -n || { status=$?; kill $(jobs -p) 2>/dev/null || true; wait; exit $status; }",
         "done",
     ]
 

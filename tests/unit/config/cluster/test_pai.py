@@ -35,7 +35,7 @@ REFUSED = {
     'cluster={"ps":{"count":1},"worker":{"gpu":100}}': "workers of servers compute on the CPU",
 }
 WRONG = {
-    "cmd=trian": "did you mean 'train'",
+    "cmd=traim": "did you mean 'train'",
     "cluster={": "not JSON",
     'cluster={"worker":{"cnt":1}}': "worker.cnt",
     "eval_method=all": "unknown; known: master, none, separate",
