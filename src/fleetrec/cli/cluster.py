@@ -18,6 +18,11 @@ from fleetrec.launch.placement import LocalReplicas, Placement
 Watcher = Callable[[Sequence[Child]], None]
 
 
+def no_view() -> contextlib.AbstractContextManager[Watcher]:
+    """Return a view that shows nothing."""
+    return contextlib.nullcontext(lambda _: None)
+
+
 def supervise(
     launcher: LocalLauncher,
     job: JobSpec,
@@ -25,17 +30,14 @@ def supervise(
     *,
     watch: Watcher = lambda _: None,
     on_start: Callable[[LocalJob], None] = lambda _: None,
-    view: ClusterView | None = None,
-    quiet: bool = False,
+    view: contextlib.AbstractContextManager[Watcher] | None = None,
 ) -> Outcome:
     """Run this machine's replicas of a job, with a view of them; returns how it ended."""
-    with StopRequest() as stop, contextlib.ExitStack() as stack:
-        show = None if quiet else stack.enter_context(view or ClusterView())
+    with StopRequest() as stop, view or ClusterView() as show:
 
         def watch_and_show(children: Sequence[Child]) -> None:
             watch(children)
-            if show is not None:
-                show(children)
+            show(children)
 
         with contextlib.closing(launcher.start(job, log_dir)) as running:
             on_start(running)

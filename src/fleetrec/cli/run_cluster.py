@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleetrec.cli.cluster import exit_on_failure, supervise
+from fleetrec.cli.cluster import exit_on_failure, no_view, supervise
 from fleetrec.cli.logs import run_log
 from fleetrec.cli.metrics_tail import MetricsTail
 from fleetrec.cli.observers import OutputsObserver, how_to_continue, log_finish, log_observer
@@ -52,7 +52,8 @@ def run_cluster(
         logger.info("Runner %s Begin", run.name)
         logger.info("%s; logs: %s", _processes(job), shown.log_dir)
         try:
-            outcome = supervise(launcher, job, shown.log_dir, watch=watch, quiet=shown.quiet)
+            view = no_view() if shown.quiet else None
+            outcome = supervise(launcher, job, shown.log_dir, watch=watch, view=view)
         finally:
             write_report(folder)
         if outcome.was_stopped and run.kind == "train":
