@@ -23,6 +23,20 @@ BackendName = Annotated[
         "path is read as -b.",
     ),
 ]
+BackendPath = Annotated[
+    Path | None, typer.Option("-b", help="backend.yaml: cluster, data, resources.")
+]
+Override = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--override", help="Change a key, as for run. Repeatable."),
+]
+Serve = Annotated[
+    str | None,
+    typer.Option(help="Serve an inference model on Kubernetes: a URL, or a path in its pods."),
+]
+ServeFollow = Annotated[
+    str | None, typer.Option(help="Serve the newest model of a run: a URL or a path.")
+]
 
 
 @submit_app.command()
@@ -32,21 +46,11 @@ def submit(  # noqa: PLR0913
     model: Annotated[
         str | None, typer.Option("-m", "--model", help="A YAML job, or a pipeline.")
     ] = None,
-    backend_file: Annotated[
-        Path | None, typer.Option("-b", help="backend.yaml: cluster, data, resources.")
-    ] = None,
+    backend_file: BackendPath = None,
     backend: BackendName = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--override", help="Change a key, as for run. Repeatable."),
-    ] = None,
-    serve: Annotated[
-        str | None,
-        typer.Option(help="Serve an inference model on Kubernetes: a URL, or a path in its pods."),
-    ] = None,
-    serve_follow: Annotated[
-        str | None, typer.Option(help="Serve the newest model of a run: a URL or a path.")
-    ] = None,
+    override: Override = None,
+    serve: Serve = None,
+    serve_follow: ServeFollow = None,
     resume: Annotated[
         bool, typer.Option("--resume", "--continue_train", help="Resume on the nodes.")
     ] = False,
@@ -73,20 +77,10 @@ def submit(  # noqa: PLR0913
             raise ConfigError(["submit: expected a job folder alone, or -m and -b"])
         submit_again(folder, dry_run=dry_run)
         return
-    if backend_file is not None and (serve or serve_follow):
-        from fleetrec.cli.submit_serving import ServeRequest, submit_serving
-
-        if any((model, override, resume, local_mpi, serve and serve_follow)):
-            raise ConfigError(["submit: expected --serve or --serve-follow alone, and -b"])
-        submit_serving(
-            ServeRequest(
-                model=serve,
-                follow=serve_follow,
-                backend_file=backend_file,
-                backend=backend,
-                dry_run=dry_run,
-            )
-        )
+    if serve or serve_follow:
+        if backend_file is None or any((model, override, resume, local_mpi)):
+            raise ConfigError(["submit: expected --serve MODEL -b backend.yaml"])
+        _serve(serve, serve_follow, backend_file, backend=backend, dry_run=dry_run)
         return
     if model is None or backend_file is None:
         raise ConfigError(["submit: expected -m config.yaml -b backend.yaml, or a job folder"])
@@ -99,6 +93,26 @@ def submit(  # noqa: PLR0913
             resume=resume,
             local_mpi=local_mpi,
             dry_run=dry_run,
+        )
+    )
+
+
+def _serve(
+    model: str | None,
+    follow: str | None,
+    backend_file: Path,
+    *,
+    backend: str | None,
+    dry_run: bool,
+) -> None:
+    from fleetrec.cli.submit_serving import ServeRequest, submit_serving
+    from fleetrec.core.errors import ConfigError
+
+    if model and follow:
+        raise ConfigError(["submit: expected --serve or --serve-follow, not both"])
+    submit_serving(
+        ServeRequest(
+            model=model, follow=follow, backend_file=backend_file, backend=backend, dry_run=dry_run
         )
     )
 

@@ -2,8 +2,8 @@
 
 from fleetrec.launch.job_spec import JobSpec
 from fleetrec.launch.manifests.names import Object, without_nothing
-from fleetrec.launch.manifests.pods import PodContext, PodRole, pod_template
-from fleetrec.launch.manifests.ranks import ranks_per_pod, ranks_script
+from fleetrec.launch.manifests.pods import PodContext, pod_template
+from fleetrec.launch.manifests.ranks import rank_pod, ranks_per_pod
 
 MASTER_PORT = 23456
 PATCHED = (
@@ -21,18 +21,11 @@ def pytorch_job(context: PodContext, job: JobSpec) -> Object:
     """Return a PyTorchJob of the training operator."""
     naming, options = context.naming, context.naming.options
     workers = job.workers
-    pod = PodRole(
-        role=workers,
-        component="workers",
-        command=workers.command,
+    pod = rank_pod(
+        context,
+        workers,
+        endpoint="$MASTER_ADDR:$MASTER_PORT",
         container="pytorch",  # the operator looks for this name
-        script=ranks_script(
-            workers,
-            endpoint="$MASTER_ADDR:$MASTER_PORT",
-            job=naming.name,
-            max_restarts=options.max_restarts,
-        ),
-        place={},
         ports={"pytorchjob-port": MASTER_PORT},
     )
     replica = {
@@ -63,19 +56,8 @@ def train_job(context: PodContext, job: JobSpec) -> Object:
     """
     naming, options = context.naming, context.naming.options
     workers = job.workers
-    pod = PodRole(
-        role=workers,
-        component="workers",
-        command=workers.command,
-        container="node",
-        script=ranks_script(
-            workers,
-            endpoint="$PET_MASTER_ADDR:$PET_MASTER_PORT",
-            job=naming.name,
-            max_restarts=options.max_restarts,
-        ),
-        place={},
-    )
+    endpoint = "$PET_MASTER_ADDR:$PET_MASTER_PORT"
+    pod = rank_pod(context, workers, endpoint=endpoint, container="node", ports={})
     template = pod_template(context, pod)
     (container,) = template["spec"]["containers"]
     trainer = without_nothing(

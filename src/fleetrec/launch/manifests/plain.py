@@ -15,7 +15,7 @@ from fleetrec.launch.manifests.pods import (
     listen_on_pod_ip,
     pod_template,
 )
-from fleetrec.launch.manifests.ranks import RENDEZVOUS_PORT, ranks_script
+from fleetrec.launch.manifests.ranks import RENDEZVOUS, RENDEZVOUS_PORT, rank_pod
 
 LAUNCHER = "Kubernetes"
 STARTUP_CHECKS, STARTUP_PERIOD_S = 120, 5  # a server may have to replay a long journal
@@ -125,7 +125,7 @@ def headless_service(
 
 def _long_running(context: PodContext, job: JobSpec) -> list[Object]:
     naming = context.naming
-    ports = {"rendezvous": RENDEZVOUS_PORT} if job.servers is None else {}
+    ports = dict(RENDEZVOUS) if job.servers is None else {}
     spec = {
         "serviceName": naming.workers,
         "replicas": job.workers.replicas,
@@ -143,7 +143,7 @@ def _worker_service(context: PodContext, job: JobSpec) -> list[Object]:
     if job.servers is not None:
         return []
     name = context.naming.workers
-    return [headless_service(context, name, "workers", {"rendezvous": RENDEZVOUS_PORT})]
+    return [headless_service(context, name, "workers", dict(RENDEZVOUS))]
 
 
 def _worker_pod(context: PodContext, job: JobSpec, *, rank: str) -> PodRole:
@@ -156,19 +156,8 @@ def _worker_pod(context: PodContext, job: JobSpec, *, rank: str) -> PodRole:
             place=_place(context, job, role="worker", rank=rank),
         )
     name = context.naming.workers
-    return PodRole(
-        role=workers,
-        component="workers",
-        command=workers.command,
-        script=ranks_script(
-            workers,
-            endpoint=f"{name}-0.{name}:{RENDEZVOUS_PORT}",
-            job=context.naming.name,
-            max_restarts=context.naming.options.max_restarts,
-        ),
-        place={},
-        ports={"rendezvous": RENDEZVOUS_PORT},
-    )
+    endpoint = f"{name}-0.{name}:{RENDEZVOUS_PORT}"
+    return rank_pod(context, workers, endpoint=endpoint, ports=dict(RENDEZVOUS))
 
 
 def _place(context: PodContext, job: JobSpec, *, role: str, rank: str) -> dict[str, str | Object]:

@@ -1,10 +1,36 @@
 """Ranks in pods: torchrun starts those of a pod, and starts all again when one is lost."""
 
 import shlex
+from collections.abc import Mapping
 
 from fleetrec.launch.job_spec import RoleSpec
+from fleetrec.launch.manifests.pods import PodContext, PodRole
 
 RENDEZVOUS_PORT = 29400
+RENDEZVOUS = (("rendezvous", RENDEZVOUS_PORT),)
+
+
+def rank_pod(
+    context: PodContext,
+    role: RoleSpec,
+    *,
+    endpoint: str,
+    container: str = "fleetrec",
+    ports: Mapping[str, int],
+) -> PodRole:
+    """Return the pod of ranks, which rendezvous at an endpoint."""
+    naming = context.naming
+    return PodRole(
+        role=role,
+        component="workers",
+        command=role.command,
+        container=container,
+        script=ranks_script(
+            role, endpoint=endpoint, job=naming.name, max_restarts=naming.options.max_restarts
+        ),
+        place={},
+        ports=ports,
+    )
 
 
 def ranks_script(role: RoleSpec, *, endpoint: str, job: str, max_restarts: int) -> str:

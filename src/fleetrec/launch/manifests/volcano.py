@@ -12,7 +12,7 @@ from fleetrec.launch.manifests.pods import (
     listen_on_pod_ip,
     pod_template,
 )
-from fleetrec.launch.manifests.ranks import RENDEZVOUS_PORT, ranks_script
+from fleetrec.launch.manifests.ranks import RENDEZVOUS, RENDEZVOUS_PORT, rank_pod
 
 POD_NAME = "POD_NAME"
 
@@ -95,16 +95,5 @@ def _worker_pod(context: PodContext, role: RoleSpec, *, has_servers: bool) -> Po
     place: dict[str, str | Object] = {SERVER_PORT: str(DEFAULT_SERVER_PORT)}
     if has_servers:
         return PodRole(role=role, component="workers", command=role.command, place=place)
-    return PodRole(
-        role=role,
-        component="workers",
-        command=role.command,
-        script=ranks_script(
-            role,
-            endpoint=f"${{VC_WORKER_HOSTS%%,*}}:{RENDEZVOUS_PORT}",
-            job=context.naming.name,
-            max_restarts=context.naming.options.max_restarts,
-        ),
-        place={},
-        ports={"rendezvous": RENDEZVOUS_PORT},
-    )
+    endpoint = f"${{VC_WORKER_HOSTS%%,*}}:{RENDEZVOUS_PORT}"
+    return rank_pod(context, role, endpoint=endpoint, ports=dict(RENDEZVOUS))
