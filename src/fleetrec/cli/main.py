@@ -16,6 +16,7 @@ from fleetrec.cli.plan_verb import plan_app
 from fleetrec.cli.recall_verb import recall_app
 from fleetrec.cli.report import report_app
 from fleetrec.cli.serve_verb import serve_app
+from fleetrec.cli.submit_verb import job_app, submit_app
 from fleetrec.core.errors import ConfigError, FleetRecError, LostRankError
 
 EXIT_FAILED = 1
@@ -47,6 +48,8 @@ app.add_typer(model_app)
 app.add_typer(recall_app)
 app.add_typer(report_app)
 app.add_typer(serve_app)
+app.add_typer(submit_app)
+app.add_typer(job_app, name="job")
 
 JOB_HELP = "A YAML job, a pipeline (.config), a folder that holds one, or a model: rank/dnn."
 Overrides = Annotated[
@@ -66,8 +69,7 @@ def run(
         typer.Option(
             "-b",
             "--backend",
-            help="backend.yaml of a cluster. It is checked to be YAML, but not used: this version "
-            "does not submit jobs.",
+            help="backend.yaml of a cluster: runners of class cluster_train are submitted to it.",
         ),
     ] = None,
     override: Overrides = None,
