@@ -208,7 +208,6 @@ TESTED_ELSEWHERE = {
     "export/prediction_files.py": "jobs/test_predict_command.py",
     "export/opened.py": "jobs/test_recall_command.py",
     "export/retriever.py": "jobs/test_recall_command.py",
-    "export/traced_graph.py": "unit/export/test_inference.py",
     "features": "contract/test_features.py",
     "fleet": "unit/fleet/test_fleet_program.py",
     "launch": "contract/test_launchers.py",
