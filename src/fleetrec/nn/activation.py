@@ -4,11 +4,14 @@ from typing import Literal
 
 from torch import nn
 
+from fleetrec.nn.dice import Dice
+
 ActivationName = Literal[
     "relu",
     "sigmoid",
     "tanh",
     "prelu",
+    "dice",
     "gelu",
     "leaky_relu",
     "elu",
@@ -18,8 +21,13 @@ ActivationName = Literal[
 ]
 
 
-def activation(name: ActivationName) -> nn.Module:
-    """Return a new activation; ``linear`` changes nothing."""
+def activation(name: ActivationName, *, dim: int) -> nn.Module:
+    """Return a new activation of values whose last dimension is ``dim``; ``linear`` changes nothing.
+
+    Only ``dice`` depends on the width.
+    """
+    if name == "dice":
+        return Dice(dim)
     kinds: dict[str, type[nn.Module]] = {
         "relu": nn.ReLU,
         "sigmoid": nn.Sigmoid,

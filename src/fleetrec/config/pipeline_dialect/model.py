@@ -48,6 +48,7 @@ ACTIVATIONS = (
     "gelu",
     "leaky_relu",
     "prelu",
+    "dice",
     "elu",
     "selu",
     "tanh",
@@ -141,6 +142,15 @@ class TaskTower(Message):
     out_task_space_weight: float = later(default=1.0)
     losses: tuple[Opaque, ...] = later(default=())
     use_sample_weight: bool = True
+
+
+class BayesTaskTower(TaskTower):
+    """A task that may depend on tasks before it: by layers, or by attention to their towers."""
+
+    relation_tower_names: tuple[str, ...] = ()
+    relation_dnn: Dnn | None = None
+    use_ait_module: bool = False
+    ait_project_dim: int | None = Field(default=None, gt=0)
 
 
 class FeatureGroup(Message):

@@ -1,0 +1,92 @@
+"""Where a backbone gets the vectors of feature groups from."""
+
+# Shape suffixes: B samples, L elements, D width.
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from fleetrec.core.batch import Batch
+from fleetrec.embedding.collection import Sequence
+from fleetrec.models.groups import GroupEmbeddings
+
+EXAMPLES = 2  # samples from which layers learn the widths of their inputs
+STEPS = 3  # elements of their sequences
+
+
+class GroupSource(ABC):
+    """The vectors of groups for one run of the network."""
+
+    @abstractmethod
+    def vectors(self, group: str) -> list[Tensor]:
+        """Return one x_BD per feature."""
+
+    @abstractmethod
+    def plain_vectors(self, group: str) -> list[Tensor]:
+        """Return one x_BD for each feature that is not a sequence."""
+
+    @abstractmethod
+    def sequences(self, group: str) -> list[Sequence]:
+        """Return the sequences, uncombined."""
+
+
+class BatchSource(GroupSource):
+    """The samples of a batch."""
+
+    def __init__(self, inputs: GroupEmbeddings, batch: Batch) -> None:
+        self._inputs, self._batch = inputs, batch
+
+    def vectors(self, group: str) -> list[Tensor]:
+        """Return one x_BD per feature."""
+        return self._inputs.vectors(self._batch, group)
+
+    def plain_vectors(self, group: str) -> list[Tensor]:
+        """Return one x_BD for each feature that is not a sequence."""
+        return self._inputs.plain_vectors(self._batch, group)
+
+    def sequences(self, group: str) -> list[Sequence]:
+        """Return the sequences, uncombined."""
+        return self._inputs.sequences(self._batch, group)
+
+
+class ItemSource(BatchSource):
+    """The items of a batch, followed by its sampled negatives."""
+
+    def vectors(self, group: str) -> list[Tensor]:
+        """Return one vector per feature, for all items."""
+        negatives = self._inputs.negatives(self._batch, group)
+        parts = negatives.split(list(self._inputs.dims(group)), dim=1)
+        own = super().vectors(group)
+        return [torch.cat(both) for both in zip(own, parts, strict=True)]
+
+    def plain_vectors(self, group: str) -> list[Tensor]:
+        """Return one vector per feature, for all items."""
+        return self.vectors(group)
+
+    def sequences(self, group: str) -> list[Sequence]:
+        """Refuse sequences: sampled items have none."""
+        raise ValueError(f"group {group}: sampled items cannot have sequences")
+
+
+class ExampleSource(GroupSource):
+    """Zeros of the right widths, from which layers are built."""
+
+    def __init__(self, inputs: GroupEmbeddings) -> None:
+        self._inputs = inputs
+
+    def vectors(self, group: str) -> list[Tensor]:
+        """Return one x_BD per feature."""
+        return [torch.zeros(EXAMPLES, dim) for dim in self._inputs.dims(group)]
+
+    def plain_vectors(self, group: str) -> list[Tensor]:
+        """Return one x_BD for each feature that is not a sequence."""
+        return [torch.zeros(EXAMPLES, dim) for dim in self._inputs.plain_dims(group)]
+
+    def sequences(self, group: str) -> list[Sequence]:
+        """Return the sequences, uncombined."""
+        lengths_B = torch.full((EXAMPLES,), STEPS)
+        return [
+            Sequence(x_BLD=torch.zeros(EXAMPLES, STEPS, dim), lengths_B=lengths_B)
+            for dim in self._inputs.sequence_dims(group)
+        ]
