@@ -59,6 +59,10 @@ feature_config {
     input_names: "history" feature_type: SequenceFeature separator: "|" num_buckets: 100
     embedding_dim: 8 max_seq_len: 4 sequence_combiner { attention {} }
   }
+  features {
+    feature_name: "visits" input_names: "history" feature_type: SequenceFeature separator: "|"
+    num_buckets: 100 embedding_dim: 8 max_seq_len: 4
+  }
 }
 """
 ADAM = """

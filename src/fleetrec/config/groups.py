@@ -5,7 +5,21 @@ from typing import Literal
 from pydantic import Field
 
 from fleetrec.config.options import Options
+from fleetrec.config.pipeline_dialect.backbone import Backbone
 
+ActivationName = Literal[
+    "relu",
+    "sigmoid",
+    "tanh",
+    "prelu",
+    "dice",
+    "gelu",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "swish",
+    "linear",
+]
 LossName = Literal["classification", "l2", "softmax"]
 MetricName = Literal[
     "auc",
@@ -43,24 +57,74 @@ class EmbeddedOptions(Options):
     min_count: int = Field(default=0, ge=0)
 
 
-class GroupFeature(Options):
-    """A feature of a group: numbers of some width, or ids that are looked up.
+class SequenceOptions(Options):
+    """How a feature is a sequence, and how it becomes one vector where a vector is needed.
 
-    The rows of an ``is_sequence`` feature are combined by attention instead of being pooled.
+    The ids of a step are summed up or averaged if the dense feature ``counts`` says how many each
+    step has. A sequence of numbers is the dense feature of the same name: the number of steps, then
+    ``step_width`` numbers for each of ``max_steps``; each number is times a learned vector of width
+    ``dim``, unless that is 0. Without a ``combiner`` there is no single vector.
     """
+
+    combiner: Literal["attention", "text_cnn"] | None = None
+    filter_sizes: tuple[int, ...] = ()
+    num_filters: tuple[int, ...] = ()
+    counts: str = ""
+    max_steps: int = Field(default=0, ge=0)
+    step_width: int = Field(default=0, ge=0)
+    dim: int = Field(default=0, ge=0)
+
+
+class GroupFeature(Options):
+    """A feature of a group: numbers of some width, ids that are looked up, or a sequence."""
 
     name: str
     width: int = Field(default=0, ge=0)
     embedded: EmbeddedOptions | None = None
-    is_sequence: bool = False
+    sequence: SequenceOptions | None = None
+
+
+class LayersOptions(Options):
+    """Fully connected layers, without an output layer."""
+
+    hidden: tuple[int, ...] = ()
+    dropout: tuple[float, ...] = ()
+    activation: ActivationName = "relu"
+    batch_norm: bool = True
+
+
+DIN_LAYERS = LayersOptions(hidden=(128, 64, 32, 1))
+
+
+class AttentionOptions(Options):
+    """Attention of keys over histories, whose result is part of a group.
+
+    The vectors of all ``history`` sequences are concatenated step by step, and those of ``aux``
+    are weighted like them. Keys that the group does not have are in ``own_keys``. A key of another
+    width than the history is transformed with ``transforms_key``, by a layer with batch
+    normalisation and activation if ``transforms_deeply``. The last layer of ``layers`` is the
+    score.
+    """
+
+    name: str
+    keys: tuple[str, ...] = Field(min_length=1)
+    own_keys: tuple[GroupFeature, ...] = ()
+    history: tuple[GroupFeature, ...] = Field(min_length=1)
+    aux: tuple[GroupFeature, ...] = ()
+    layers: LayersOptions = DIN_LAYERS
+    needs_key: bool = True
+    transforms_key: bool = False
+    transforms_deeply: bool = False
 
 
 class GroupOptions(Options):
-    """Features that a model uses as one group."""
+    """Features that a model uses as one group, and attention over histories."""
 
     name: str
     is_wide: bool = False
     features: tuple[GroupFeature, ...] = ()
+    attention: tuple[AttentionOptions, ...] = ()
+    has_negatives: bool = False
 
 
 class MetricOptions(Options):
@@ -76,8 +140,10 @@ class GroupModelOptions(Options):
     """Options of all models over groups."""
 
     groups: tuple[GroupOptions, ...] = ()
+    attention_groups: tuple[AttentionOptions, ...] = ()
     labels: tuple[str, ...] = ("label",)
     loss: LossName = "classification"
     num_class: int = Field(default=1, gt=0)
     metrics: tuple[MetricOptions, ...] = ()
     embedding_regularization: float = Field(default=0.0, ge=0)
+    backbone: Backbone | None = None

@@ -23,6 +23,7 @@ from fleetrec.nn.mlp import Mlp
 from fleetrec.tasks.scored import ScoredTask
 from fleetrec.tasks.task import Outputs, Task
 
+LOSS = "loss/"  # before the names of further losses among the outputs, one value per sample
 T = TypeVar("T")
 
 
@@ -34,6 +35,7 @@ class GroupModel(base.Model):
 
     model_class: ClassVar[str]
     message: ClassVar[str]
+    has_backbone: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -43,10 +45,19 @@ class GroupModel(base.Model):
         tasks: Sequence[Task] = (),
         wide_dim: int = 1,
         second_optimizer: Collection[str] = (),
+        negatives: Collection[str] = (),
     ) -> None:
+        if config.backbone is not None and not self.has_backbone:
+            raise ValueError(
+                f"backbone is for RankModel, MultiTaskModel and MatchModel, not {self.model_class}"
+            )
         super().__init__(tasks=tasks or [task_of(config)])
         self.inputs = GroupEmbeddings(
-            config.groups, wide_dim=wide_dim, second_optimizer=second_optimizer
+            config.groups,
+            attention_groups=config.attention_groups,
+            wide_dim=wide_dim,
+            second_optimizer=second_optimizer,
+            negatives=negatives,
         )
         self._l2 = l2
         self._embedding_l2 = config.embedding_regularization
@@ -73,7 +84,8 @@ class GroupModel(base.Model):
             loss = loss + self._l2 * squares.sum() / 2
         if self._embedding_l2:
             loss = loss + self._embedding_l2 * self.inputs.penalty(batch)
-        return loss
+        extra = [value.mean() for name, value in outputs.items() if name.startswith(LOSS)]
+        return loss + torch.stack(extra).sum() if extra else loss
 
     def optimizer_of(self, variable: str, *, num_optimizers: int) -> int:
         """Assign tables and their combiners to the first optimizer, the rest to the second."""
@@ -154,12 +166,17 @@ def _scopes_of_tables(config: GroupModelOptions) -> dict[str, str]:
     """Number input layers in the order in which models call their groups: wide ones first."""
     scopes: dict[str, str] = {}
     ordered = sorted(config.groups, key=lambda group: not group.is_wide)
-    for number, group in enumerate(ordered):
-        layer = "input_layer" if number == 0 else f"input_layer_{number}"
-        for feature in group.features:
+    attention = [*config.attention_groups, *(one for group in ordered for one in group.attention)]
+    layers = [
+        (group.name, "input_layer" if number == 0 else f"input_layer_{number}", group.features)
+        for number, group in enumerate(ordered)
+    ]
+    layers += [(one.name, one.name, (*one.own_keys, *one.history, *one.aux)) for one in attention]
+    for group, layer, features in layers:
+        for feature in features:
             if feature.embedded is None:
                 continue
-            is_own = feature.embedded.table == f"{group.name}.{feature.name}"
+            is_own = feature.embedded.table == f"{group}.{feature.name}"
             inner = f"{feature.name}_embedding" if is_own else feature.embedded.table
             scopes.setdefault(feature.embedded.table, f"{layer}/{inner}")
     return scopes

@@ -1,24 +1,9 @@
 """Activation functions by the names that job files use."""
 
-from typing import Literal
-
 from torch import nn
 
+from fleetrec.config.groups import ActivationName as ActivationName
 from fleetrec.nn.dice import Dice
-
-ActivationName = Literal[
-    "relu",
-    "sigmoid",
-    "tanh",
-    "prelu",
-    "dice",
-    "gelu",
-    "leaky_relu",
-    "elu",
-    "selu",
-    "swish",
-    "linear",
-]
 
 
 def activation(name: ActivationName, *, dim: int) -> nn.Module:

@@ -28,6 +28,11 @@ class TextCnn(nn.Module):
         act: ActivationName = "relu",
     ) -> None:
         super().__init__()
+        if len(filter_sizes) != len(num_filters) or not filter_sizes:
+            raise ValueError(
+                "text_cnn: expected filter_sizes and num_filters of one length, got "
+                f"{list(filter_sizes)} and {list(num_filters)}"
+            )
         if length and length < max(filter_sizes):
             raise ValueError(f"a sequence of {length} is shorter than a filter, {filter_sizes}")
         self.length = length

@@ -166,6 +166,7 @@ class _Translator:
         model_class = self._model_class()
         data = DataTranslator(pipeline, self._problems)
         groups = data.groups()
+        attention_groups = data.attention_groups()
         metrics = data.metrics(pipeline.eval_config.metrics_set, ("eval_config", "metrics_set"))
         towers = self._towers(model_class)
         of_towers = [
@@ -174,6 +175,7 @@ class _Translator:
             for one in data.metrics(tower.metrics_set, self._at_tower(model_class, number))
         ]
         features = data.features([*metrics, *of_towers])
+        self._check_label_name()
         check_data(pipeline, self._problems, is_training=kind == "train")
         check_training(pipeline, self._problems)
         check_distribution(pipeline.train_config, self._problems)
@@ -186,11 +188,13 @@ class _Translator:
         model = model_class.options.model_validate(
             {
                 "groups": groups,
-                "labels": pipeline.data_config.label_fields,
+                "attention_groups": attention_groups,
+                "labels": self._labels(),
                 "loss": loss_name(pipeline.model.loss_type),
                 "num_class": pipeline.model.num_class,
                 "metrics": metrics,
                 "embedding_regularization": pipeline.model.embedding_regularization,
+                "backbone": pipeline.model.backbone,
                 model_class.field: getattr(pipeline.model, model_class.field),
             }
         )
@@ -272,6 +276,17 @@ class _Translator:
         else:
             self._problems.note(at, f"no model is called {name!r}{hint(name, self._classes)}")
         return None
+
+    def _labels(self) -> tuple[str, ...]:
+        """Return the labels, or the one that the model chooses."""
+        name, labels = self._pipeline.model.label_name, self._pipeline.data_config.label_fields
+        return (name,) if name in labels else labels
+
+    def _check_label_name(self) -> None:
+        name, labels = self._pipeline.model.label_name, self._pipeline.data_config.label_fields
+        if name and name not in labels:
+            text = f"no label is called {name!r}{hint(name, labels)}"
+            self._problems.note(("model_config", "label_name"), text)
 
     def _towers(self, model_class: ModelClass | None) -> tuple[TaskTower, ...]:
         """Return the towers of a model with several tasks."""

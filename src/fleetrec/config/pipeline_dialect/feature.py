@@ -67,12 +67,19 @@ class Attention(Message):
     """A softmax over the elements, from one weight per dimension."""
 
 
+class TextCnn(Message):
+    """Convolutions of several sizes, pooled by their maximum."""
+
+    filter_sizes: tuple[int, ...] = ()
+    num_filters: tuple[int, ...] = ()
+
+
 class SequenceCombiner(Message):
     """How the elements of a sequence become one vector."""
 
     attention: Attention | None = None
     multi_head_attention: Opaque | None = later()
-    text_cnn: Opaque | None = later()
+    text_cnn: TextCnn | None = None
 
     oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("attention", "multi_head_attention", "text_cnn"),
@@ -92,7 +99,7 @@ class FeatureConfig(Message):
     boundaries: tuple[float, ...] = ()
     separator: str = Field(default="|", min_length=1)
     kv_separator: str = ""
-    seq_multi_sep: str = later(default="")
+    seq_multi_sep: str = ""
     max_seq_len: int | None = Field(default=None, gt=0)
     vocab_file: str = ""
     vocab_list: tuple[str, ...] = ()
@@ -108,7 +115,7 @@ class FeatureConfig(Message):
     raw_input_dim: int = Field(default=1, gt=0)
     sequence_combiner: SequenceCombiner | None = None
     sub_feature_type: Literal["IdFeature", "RawFeature"] = "IdFeature"
-    sequence_length: int = later(default=1)
+    sequence_length: int = Field(default=1, gt=0)
     expression: str = later(default="")
     ev_params: EmbeddingVariable | None = None
     combo_join_sep: str = ""

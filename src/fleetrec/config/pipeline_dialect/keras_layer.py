@@ -82,61 +82,56 @@ LAYERS: Mapping[str, type[layers.LayerMessage]] = MappingProxyType(
 FIELDS: Mapping[str, str] = MappingProxyType({name: field for name, field, _ in _OWN if field})
 
 
-class Value(Message):
-    """A value in ``st_params``."""
+class Struct(Message):
+    """``st_params``, and everything in it: a list of ``fields``, one of them, or a value.
 
+    One class, because each of them may contain the others.
+    """
+
+    fields: tuple["Struct", ...] = ()
+    key: str | None = None
+    value: "Struct | None" = None
     null_value: Literal["NULL_VALUE"] | None = None
     number_value: float | None = None
     string_value: str | None = None
     bool_value: bool | None = None
     struct_value: "Struct | None" = None
-    list_value: "Values | None" = None
+    list_value: "Struct | None" = None
+    values: tuple["Struct", ...] = ()
 
     oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
         (
+            "fields",
+            "key",
             "null_value",
             "number_value",
             "string_value",
             "bool_value",
             "struct_value",
             "list_value",
+            "values",
         ),
     )
 
-    def plain(self) -> Any:
-        """Return the value; a number without a fraction is whole."""
+    def plain(self) -> dict[str, Any]:
+        """Return the values by name; null stands for no value."""
+        found: dict[str, Any] = {}
+        for entry in self.fields:
+            if entry.key is None:
+                raise ValueError("st_params: every entry of fields needs a key")
+            found[entry.key] = None if entry.value is None else entry.value.plain_value()
+        return {key: value for key, value in found.items() if value is not None}
+
+    def plain_value(self) -> Any:
+        """Return one value; a number without a fraction is whole."""
         if self.number_value is not None:
             number = self.number_value
             return int(number) if number.is_integer() else number
         if self.struct_value is not None:
             return self.struct_value.plain()
         if self.list_value is not None:
-            return [value.plain() for value in self.list_value.values]
+            return [value.plain_value() for value in self.list_value.values]
         return self.string_value if self.string_value is not None else self.bool_value
-
-
-class Values(Message):
-    """A list in ``st_params``."""
-
-    values: tuple[Value, ...] = ()
-
-
-class Entry(Message):
-    """A name and its value."""
-
-    key: str
-    value: Value = Value()
-
-
-class Struct(Message):
-    """``st_params``: parameters by name."""
-
-    fields: tuple[Entry, ...] = ()
-
-    def plain(self) -> dict[str, Any]:
-        """Return the values by name; null stands for no value."""
-        found = {entry.key: entry.value.plain() for entry in self.fields}
-        return {key: value for key, value in found.items() if value is not None}
 
 
 class KerasLayer(Message):

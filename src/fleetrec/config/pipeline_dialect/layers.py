@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from fleetrec.config.pipeline_dialect.activations import ACTIVATIONS
 from fleetrec.config.pipeline_dialect.message import Message, idle
-from fleetrec.config.pipeline_dialect.model import ACTIVATIONS
 
 NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})
 SOFTMAX = "softmax"

@@ -7,6 +7,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from fleetrec.config.pipeline_dialect.activations import ACTIVATIONS
+from fleetrec.config.pipeline_dialect.backbone import Backbone
 from fleetrec.config.pipeline_dialect.evaluation import Metric
 from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable
 from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
@@ -42,19 +44,6 @@ CLASSES = (
     ("SimpleMultiTask", "simple_multi_task"),
     ("Uniter", "uniter"),
     ("WideAndDeep", "wide_and_deep"),
-)
-ACTIVATIONS = (
-    "relu",
-    "gelu",
-    "leaky_relu",
-    "prelu",
-    "dice",
-    "elu",
-    "selu",
-    "tanh",
-    "swish",
-    "sigmoid",
-    "linear",
 )
 SUPPORTED_LOSSES = ("CLASSIFICATION", "L2_LOSS", "SOFTMAX_CROSS_ENTROPY")
 
@@ -153,14 +142,35 @@ class BayesTaskTower(TaskTower):
     ait_project_dim: int | None = Field(default=None, gt=0)
 
 
+class SeqAttMap(Message):
+    """Which keys attend to which sequences."""
+
+    key: tuple[str, ...] = ()
+    hist_seq: tuple[str, ...] = ()
+    aux_hist_seq: tuple[str, ...] = ()
+
+
+class SeqAttGroup(Message):
+    """Attention of keys over sequences of behaviour."""
+
+    group_name: str = ""
+    seq_att_map: tuple[SeqAttMap, ...] = ()
+    tf_summary: bool = idle(default=False)
+    seq_dnn: Dnn | None = None
+    allow_key_search: bool = False
+    need_key_feature: bool = True
+    allow_key_transform: bool = False
+    transform_dnn: bool = False
+
+
 class FeatureGroup(Message):
     """Features that a model uses as one group."""
 
-    group_name: str
+    group_name: str = ""
     feature_names: tuple[str, ...] = ()
     wide_deep: Literal["DEEP", "WIDE"] = "DEEP"
-    sequence_features: tuple[Opaque, ...] = later(default=())
-    negative_sampler: bool = later(default=False)
+    sequence_features: tuple[SeqAttGroup, ...] = ()
+    negative_sampler: bool = False
 
 
 class ModelConfig(Message):
@@ -169,7 +179,7 @@ class ModelConfig(Message):
     model_class: str
     model_name: str = ""
     feature_groups: tuple[FeatureGroup, ...] = ()
-    seq_att_groups: tuple[Opaque, ...] = later(default=())
+    seq_att_groups: tuple[SeqAttGroup, ...] = ()
     embedding_regularization: float = Field(default=0.0, ge=0)
     loss_type: LossType = "CLASSIFICATION"
     num_class: int = Field(default=1, gt=0)
@@ -180,7 +190,7 @@ class ModelConfig(Message):
     variational_dropout: Opaque | None = later()
     losses: tuple[Opaque, ...] = later(default=())
     loss_weight_strategy: Literal["Fixed", "Uncertainty", "Random"] = later(default="Fixed")
-    backbone: Opaque | None = later()
+    backbone: Backbone | None = None
     label_name: str = ""
 
     fields_of_classes: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys(f for _, f in CLASSES))

@@ -5,7 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from fleetrec.config.document import Location
 from fleetrec.config.features import ColumnOptions, ColumnType, FeatureOptions
-from fleetrec.config.groups import GroupOptions, LossName, MetricOptions
+from fleetrec.config.groups import (
+    AttentionOptions,
+    GroupFeature,
+    GroupOptions,
+    LossName,
+    MetricOptions,
+)
 from fleetrec.config.job import (
     BadRowOptions,
     DatasetOptions,
@@ -17,10 +23,11 @@ from fleetrec.config.pipeline_dialect.distribution import KEY_VALUE
 from fleetrec.config.pipeline_dialect.evaluation import Metric
 from fleetrec.config.pipeline_dialect.expand import expand_feature, expand_names
 from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable, FeatureConfig
-from fleetrec.config.pipeline_dialect.model import LossType
+from fleetrec.config.pipeline_dialect.model import FeatureGroup, LossType, SeqAttGroup
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
 from fleetrec.config.pipeline_dialect.streams import stream_input
 from fleetrec.config.pipeline_dialect.translate_feature import FeatureTranslator
+from fleetrec.config.pipeline_dialect.translate_sequences import attention_options
 from fleetrec.config.problems import Problems, hint
 
 CSV_INPUTS = ("CSVInput", "CSVInputV2", "CSVInputEx", "KafkaInput")
@@ -48,29 +55,80 @@ class DataTranslator:
 
     def groups(self) -> tuple[GroupOptions, ...]:
         """Return the groups of the model, with the tables of their features."""
-        groups = []
-        for number, group in enumerate(self._pipeline.model.feature_groups):
-            at: Location = ("model_config", "feature_groups", number)
-            is_wide = group.wide_deep == "WIDE"
-            found = []
-            for name in expand_names(group.feature_names):
-                if name not in self._declared:
-                    text = f"no feature is called {name!r}{hint(name, self._declared)}"
-                    self._problems.note((*at, "feature_names"), text)
-                    continue
-                translator = self._translator(self._declared[name])
-                feature = translator.in_group(group.group_name, is_wide=is_wide)
-                if feature is not None:
-                    found.append(feature)
-            groups.append(
-                GroupOptions(name=group.group_name, is_wide=is_wide, features=tuple(found))
+        return tuple(
+            self._group(group, ("model_config", "feature_groups", number))
+            for number, group in enumerate(self._pipeline.model.feature_groups)
+        )
+
+    def attention_groups(self) -> tuple[AttentionOptions, ...]:
+        """Return ``seq_att_groups``."""
+        at: Location = ("model_config", "seq_att_groups")
+        found = (
+            self._attention(message, (*at, number), name=message.group_name, present=())
+            for number, message in enumerate(self._pipeline.model.seq_att_groups)
+        )
+        return tuple(one for one in found if one is not None)
+
+    def _group(self, group: FeatureGroup, at: Location) -> GroupOptions:
+        is_wide = group.wide_deep == "WIDE"
+        names = expand_names(group.feature_names)
+        features = (
+            self._in_group(group.group_name, name, (*at, "feature_names"), is_wide=is_wide)
+            for name in names
+        )
+        attention = (
+            self._attention(
+                message,
+                (*at, "sequence_features", number),
+                name=message.group_name or f"{group.group_name}_sequences_{number}",
+                present=names,
             )
-        return tuple(groups)
+            for number, message in enumerate(group.sequence_features)
+        )
+        return GroupOptions(
+            name=group.group_name,
+            is_wide=is_wide,
+            features=tuple(one for one in features if one is not None),
+            attention=tuple(one for one in attention if one is not None),
+            has_negatives=group.negative_sampler,
+        )
+
+    def _in_group(
+        self, group: str, name: str, at: Location, *, is_wide: bool = False
+    ) -> GroupFeature | None:
+        """Return a feature in a group; None if there is a problem, which is noted."""
+        if name not in self._declared:
+            text = f"no feature is called {name!r}{hint(name, self._declared)}"
+            self._problems.note(at, text)
+            return None
+        return self._translator(self._declared[name]).in_group(group, is_wide=is_wide)
+
+    def _attention(
+        self, message: SeqAttGroup, at: Location, *, name: str, present: Sequence[str]
+    ) -> AttentionOptions | None:
+        return attention_options(
+            message,
+            name=name,
+            present=present,
+            feature_in=lambda group, feature: self._in_group(group, feature, (*at, "seq_att_map")),
+            note=lambda field, text: self._problems.note((*at, field), text),
+        )
+
+    def _used(self) -> list[str]:
+        """Return the features of all groups, and of attention, once each."""
+        model = self._pipeline.model
+        names: list[str] = []
+        messages = list(model.seq_att_groups)
+        for group in model.feature_groups:
+            names += expand_names(group.feature_names)
+            messages += group.sequence_features
+        for one in (one for message in messages for one in message.seq_att_map):
+            names += (*one.key, *one.hist_seq, *one.aux_hist_seq)
+        return list(dict.fromkeys(names))
 
     def features(self, metrics: Sequence[MetricOptions]) -> tuple[FeatureOptions, ...]:
         """Return the features of groups, labels, weights, and group columns of metrics."""
-        groups = self._pipeline.model.feature_groups
-        used = dict.fromkeys(n for group in groups for n in expand_names(group.feature_names))
+        used = self._used()
         found: list[FeatureOptions] = []
         for name in used:
             if name not in self._declared:
@@ -78,8 +136,7 @@ class DataTranslator:
             declared = self._declared[name]
             for column in declared.feature.input_names:
                 self._check_column(column, (*declared.at, "input_names"))
-            options = self._translator(declared).options()
-            if options is not None:
+            for options in self._translator(declared).options():
                 self._check_precision(options, declared.at)
                 found.append(options)
         for number, label in enumerate(self._pipeline.data_config.label_fields):
@@ -187,7 +244,12 @@ class DataTranslator:
         grown = self._pipeline.model.ev_params
         if grown is None and self._pipeline.train_config.train_distribute in KEY_VALUE:
             grown = EmbeddingVariable()
-        return FeatureTranslator(declared.feature, grown=grown, note=note)
+        return FeatureTranslator(
+            declared.feature,
+            grown=grown,
+            note=note,
+            wraps=self._pipeline.data_config.input_type in PARQUET_INPUTS,
+        )
 
     def _check_precision(self, options: FeatureOptions, at: Location) -> None:
         """Refuse ids of floats without ``precision``: equal floats may be written differently."""

@@ -4,7 +4,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from torch import Tensor, nn
 
@@ -28,8 +28,11 @@ from fleetrec.models.backbone.input_layers import GroupInput
 from fleetrec.models.backbone.layers import build_layer
 from fleetrec.models.backbone.number_table import NumberTable
 from fleetrec.models.backbone.sources import ExampleSource, GroupSource
-from fleetrec.models.backbone.values import Value, matrix, merge
+from fleetrec.models.backbone.values import Value, flat, matrix, merge
+from fleetrec.models.group_model import LOSS
 from fleetrec.models.groups import GroupEmbeddings
+
+_PENDING = object()
 
 
 class BackboneNetwork(nn.Module):
@@ -62,8 +65,8 @@ class BackboneNetwork(nn.Module):
         """Return a run over the vectors of one source."""
         return Run(network=self, source=source, graph=self.options, scope="")
 
-    def forward(self, source: GroupSource) -> tuple[Value, dict[str, Tensor]]:
-        """Return the output, and in training auxiliary losses by name."""
+    def forward(self, source: GroupSource) -> "Computed":
+        """Return the output, the values of named blocks, and in training auxiliary losses."""
         run = self.start(source)
         value = run.output()
         if self.options.top_mlp is not None:
@@ -71,7 +74,8 @@ class BackboneNetwork(nn.Module):
         if self.training:
             for block in auxiliary_blocks(self.options):
                 run.block(block)
-        return value, run.losses
+        named = {name: matrix(run.block(name)) for name in named_blocks(self.options)}
+        return Computed(value=value, named=named, losses=run.losses)
 
     def layer(self, path: str) -> nn.Module | None:
         """Return the layer of a block, or None if it is not built yet."""
@@ -83,6 +87,21 @@ class BackboneNetwork(nn.Module):
         layer.eval()
         self.layers[re.sub(r"\W", "_", path)] = layer
         return layer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Computed:
+    """What a backbone returns for a batch."""
+
+    value: Value
+    named: Mapping[str, Tensor]
+    losses: Mapping[str, Tensor]
+
+    def outputs(self) -> dict[str, Tensor]:
+        """Return what is added to the outputs of a model; losses once per sample."""
+        like_B = flat(self.value)[0].flatten(1)[:, 0]
+        losses = {f"{LOSS}{name}": one.expand_as(like_B) for name, one in self.losses.items()}
+        return {**self.named, **losses}
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -163,7 +182,7 @@ class Run:
     def _inputs(self, block: Block) -> Value:
         values = []
         for one in block.inputs:
-            value = self._input(one)
+            value = self._input(one, reader=block.name)
             if one.ignore_input:
                 continue
             if one.input_slice is not None:
@@ -176,7 +195,7 @@ class Run:
         value = values if block.merge_inputs_into_list else merge(values, block.input_concat_axis)
         return value if block.extra_input_fn is None else Function(block.extra_input_fn)(value)
 
-    def _input(self, one: Input) -> Value:
+    def _input(self, one: Input, *, reader: str) -> Value:
         if one.package_name is not None:
             return self._package(one)
         if one.use_package_input:
@@ -185,7 +204,7 @@ class Run:
             return self.package_input
         name = one.block_name or one.feature_group_name
         assert name is not None
-        is_block = any(block.name == name for block in self.graph.blocks)
+        is_block = name != reader and any(block.name == name for block in self.graph.blocks)
         if one.feature_group_name is not None and not is_block:
             return self._cached_group(name)
         return self.block(name)
@@ -282,7 +301,6 @@ class Run:
         return module(matrix(value))
 
 
-_PENDING = object()
 
 
 def output_names(graph: Graph) -> tuple[str, ...]:
@@ -305,6 +323,17 @@ def auxiliary_blocks(options: Backbone) -> tuple[str, ...]:
 def _is_loss(block: Block) -> bool:
     layers = (block.keras_layer, *(layer.keras_layer for layer in block.layers))
     return any(layer is not None and layer.class_name == "AuxiliaryLoss" for layer in layers)
+
+
+def named_blocks(options: Backbone) -> tuple[str, ...]:
+    """Return the blocks whose MLP has ``add_to_outputs``."""
+    found = []
+    for block in options.blocks:
+        layers = (block.keras_layer, *(layer.keras_layer for layer in block.layers))
+        messages = [layer.params() for layer in layers if layer is not None]
+        if any(getattr(message, "add_to_outputs", False) for message in messages):
+            found.append(block.name)
+    return tuple(found)
 
 
 def groups_of(options: Backbone) -> Iterator[str]:

@@ -95,8 +95,6 @@ def _augment(message: messages.SeqAugmentMessage, value: Value) -> nn.Module:
 
 
 def _text_cnn(message: messages.TextCnnMessage, value: Value) -> nn.Module:
-    if len(message.filter_sizes) != len(message.num_filters):
-        raise ValueError("text_cnn: expected as many num_filters as filter_sizes")
     cnn = TextCnn(
         sequence(value).x_BLD.shape[2],
         filter_sizes=message.filter_sizes,

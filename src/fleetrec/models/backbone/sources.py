@@ -30,6 +30,16 @@ class GroupSource(ABC):
     def sequences(self, group: str) -> list[Sequence]:
         """Return the sequences, uncombined."""
 
+    def numbers(self, group: str) -> Tensor:
+        """Return x_BX, the numbers of a group that has nothing else."""
+        if not self.has_only_numbers(group):
+            raise ValueError(f"raw_input: group {group} must have numbers only, without tables")
+        return torch.cat(self.plain_vectors(group), dim=1)
+
+    @abstractmethod
+    def has_only_numbers(self, group: str) -> bool:
+        """Return whether no feature of a group has a table."""
+
 
 class BatchSource(GroupSource):
     """The samples of a batch."""
@@ -48,6 +58,10 @@ class BatchSource(GroupSource):
     def sequences(self, group: str) -> list[Sequence]:
         """Return the sequences, uncombined."""
         return self._inputs.sequences(self._batch, group)
+
+    def has_only_numbers(self, group: str) -> bool:
+        """Return whether no feature of a group has a table."""
+        return self._inputs.has_only_numbers(group)
 
 
 class ItemSource(BatchSource):
@@ -90,3 +104,7 @@ class ExampleSource(GroupSource):
             Sequence(x_BLD=torch.zeros(EXAMPLES, STEPS, dim), lengths_B=lengths_B)
             for dim in self._inputs.sequence_dims(group)
         ]
+
+    def has_only_numbers(self, group: str) -> bool:
+        """Return whether no feature of a group has a table."""
+        return self._inputs.has_only_numbers(group)
