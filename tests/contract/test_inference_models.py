@@ -27,8 +27,9 @@ from fleetrec.data.user_code import load_reader
 from fleetrec.export.inference import plan_inference
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.phase import Phase
+from making_models import MODELS, labels_of
 from making_phases import evaluate, phase_of, train
-from making_pipelines import MODELS, write_data, write_pipeline
+from making_pipelines import write_data, write_pipeline
 
 NUM_BATCHES = 3  # that are trained on
 TOLERANCE = 1e-5
@@ -97,8 +98,7 @@ def test_a_model_of_the_zoo(place, torch_free_process, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(pipeline_classes()))
 def test_a_model_class_of_pipelines(name, pipeline_data, torch_free_process, tmp_path):
-    labels = '["label", "like", "score"]' if name == "MMoE" else '"label"'
-    path = write_pipeline(tmp_path, MODELS[name], paths=pipeline_data, labels=labels)
+    path = write_pipeline(tmp_path, MODELS[name], paths=pipeline_data, labels=labels_of(name))
     decoded = decode_pipeline(path, classes=pipeline_classes(), changes=Changes(), kind="train")
     (run,) = decoded.job.runs
     phase = phase_of(run.phases[0], run)

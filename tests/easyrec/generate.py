@@ -74,9 +74,7 @@ class Column:
         width = int(one(self.use, "raw_input_dim") or 1)
         is_raw = one(self.use, "sub_feature_type") == "RawFeature"
         count = width if is_raw and width > 1 else draw.randrange(1, 4) if mark else 1
-        values = [
-            f"{draw.uniform(0, 300):.2f}" if is_raw else self._id(draw) for _ in range(count)
-        ]
+        values = [f"{draw.uniform(0, 300):.2f}" if is_raw else self._id(draw) for _ in range(count)]
         return (mark or "").join(values)
 
     def _numbers(self, draw):
@@ -157,13 +155,14 @@ def write_csv(path, columns, rows, *, separator=","):
 def write_rtp(path, columns, rows, *, separator, outer, selected):
     """Labels and the features in one column, at their indices."""
     *labels, features = [int(index) for index in selected.split(",")]
-    is_label = [c.is_label for c in columns]
+    label_places = [i for i, column in enumerate(columns) if column.is_label]
     with Path(path).open("w") as stream:
         for row in rows:
             cells = ["x"] * (max(*labels, features) + 1)
-            for index, value in zip(labels, (v for v, at in zip(row, is_label) if at)):
-                cells[index] = value
-            cells[features] = separator.join(v for v, at in zip(row, is_label) if not at)
+            for index, place in zip(labels, label_places, strict=True):
+                cells[index] = row[place]
+            others = (value for i, value in enumerate(row) if i not in label_places)
+            cells[features] = separator.join(others)
             stream.write(outer.join(cells) + "\n")
 
 

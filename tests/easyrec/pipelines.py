@@ -57,7 +57,9 @@ PRICES = """features {
 MODEL = """
   model_class: "MultiTower"
   feature_groups {{ group_name: "all" feature_names: {names} {attention} }}
-  multi_tower {{ towers {{ input: "all" dnn {{ hidden_units: [16] }} }} final_dnn {{ hidden_units: [8] }} }}
+  multi_tower {{
+    towers {{ input: "all" dnn {{ hidden_units: [16] }} }} final_dnn {{ hidden_units: [8] }}
+  }}
   {more}
 """
 NAMES = '["user", "item", "cate", "price"]'

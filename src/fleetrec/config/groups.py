@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from fleetrec.config.losses import DistillationOptions, LossKind, LossOptions
 from fleetrec.config.options import Options
 from fleetrec.config.pipeline_dialect.backbone import Backbone
 
@@ -20,7 +21,6 @@ ActivationName = Literal[
     "swish",
     "linear",
 ]
-LossName = Literal["classification", "l2", "softmax"]
 MetricName = Literal[
     "auc",
     "gauc",
@@ -30,6 +30,11 @@ MetricName = Literal[
     "mean_absolute_error",
     "mean_squared_error",
     "root_mean_squared_error",
+    "max_f1",
+    "precision",
+    "recall",
+    "precision_at_topk",
+    "avg_precision_at_topk",
 ]
 
 
@@ -136,13 +141,30 @@ class MetricOptions(Options):
     topk: int = Field(default=5, gt=0)
 
 
+class VariationalDropoutOptions(Options):
+    """Learned dropout of the features of every group."""
+
+    penalty: float = Field(default=0.01, ge=0)
+    by_value: bool = False
+
+
 class GroupModelOptions(Options):
-    """Options of all models over groups."""
+    """Options of all models over groups.
+
+    ``losses`` are those of a model with one task. ``loss_weights`` says how several losses are
+    added up: with their weights, with learned ones, or with random ones in every step. With
+    ``has_negatives`` batches have sampled items, on a side of their own.
+    """
 
     groups: tuple[GroupOptions, ...] = ()
     attention_groups: tuple[AttentionOptions, ...] = ()
     labels: tuple[str, ...] = ("label",)
-    loss: LossName = "classification"
+    loss: LossKind = "classification"
+    losses: tuple[LossOptions, ...] = ()
+    loss_weights: Literal["fixed", "uncertainty", "random"] = "fixed"
+    distillation: tuple[DistillationOptions, ...] = ()
+    variational_dropout: VariationalDropoutOptions | None = None
+    has_negatives: bool = False
     num_class: int = Field(default=1, gt=0)
     metrics: tuple[MetricOptions, ...] = ()
     embedding_regularization: float = Field(default=0.0, ge=0)

@@ -232,7 +232,7 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     _check_installed(option)
     _check_sides(model, option)
     outputs = list(_outputs(model, inputs))
-    labels = {task.label for task in model.tasks}
+    labels = model.label_names()
     looked_up = [feature.feature for feature in model.embedding_collection().features]
     dense = [name for name in inputs.dense if name not in labels]
     needed = list(dict.fromkeys([*dense, *looked_up]))

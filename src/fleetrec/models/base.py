@@ -36,6 +36,10 @@ class Model(nn.Module):
         losses = [task.loss(outputs, batch) for task in self.tasks]
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
+    def label_names(self) -> set[str]:
+        """Return the labels, which are no inputs of the network."""
+        return {task.label for task in self.tasks}
+
     def embedding_collection(self) -> EmbeddingCollection:
         """Return the embeddings of the model; an empty collection if it has none."""
         found = [m for m in self.modules() if isinstance(m, EmbeddingCollection)]

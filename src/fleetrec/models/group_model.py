@@ -20,6 +20,7 @@ from fleetrec.models import base
 from fleetrec.models.groups import GroupEmbeddings
 from fleetrec.nn.activation import ActivationName
 from fleetrec.nn.mlp import Mlp
+from fleetrec.tasks.distillation import DistillationTask
 from fleetrec.tasks.scored import ScoredTask
 from fleetrec.tasks.task import Outputs, Task
 
@@ -51,13 +52,22 @@ class GroupModel(base.Model):
             raise ValueError(
                 f"backbone is for RankModel, MultiTaskModel and MatchModel, not {self.model_class}"
             )
-        super().__init__(tasks=tasks or [task_of(config)])
+        scored = tuple(tasks) or (task_of(config),)
+        distilled = [DistillationTask(one) for one in config.distillation]
+        super().__init__(tasks=[*scored, *distilled])
+        self.scored = scored
+        self._labels = config.labels
+        self._loss_weights = config.loss_weights
+        num_losses = sum(len(one.losses) for one in scored if isinstance(one, ScoredTask))
+        if config.loss_weights == "uncertainty":
+            self.loss_uncertainty = nn.Parameter(torch.zeros(num_losses))
         self.inputs = GroupEmbeddings(
             config.groups,
             attention_groups=config.attention_groups,
             wide_dim=wide_dim,
             second_optimizer=second_optimizer,
             negatives=negatives,
+            variational_dropout=config.variational_dropout,
         )
         self._l2 = l2
         self._embedding_l2 = config.embedding_regularization
@@ -67,17 +77,24 @@ class GroupModel(base.Model):
         """Return the user-visible names of parts of the network."""
         return {}
 
+    @property
+    def scored_tasks(self) -> list[ScoredTask]:
+        """Return the tasks that have logits."""
+        return [task for task in self.scored if isinstance(task, ScoredTask)]
+
     def outputs(self, logits_BK: Tensor) -> dict[str, Tensor]:
         """Return the outputs of a model with one task."""
-        (task,) = self.tasks
+        (task,) = self.scored
         assert isinstance(task, ScoredTask)
         return task.outputs(logits_BK)
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
         """Return the loss of all tasks, plus weight penalties in training."""
-        loss = super().loss(outputs, batch)
+        loss = self._task_loss(outputs, batch)
         if not self.training:
             return loss
+        noise = self.inputs.noise.penalty(batch.num_samples)
+        loss = loss if noise is None else loss + noise
         kernels = [layer.weight for layer in self.modules() if isinstance(layer, nn.Linear)]
         if self._l2 and kernels:
             squares = torch.stack([kernel.square().sum() for kernel in kernels])
@@ -86,6 +103,30 @@ class GroupModel(base.Model):
             loss = loss + self._embedding_l2 * self.inputs.penalty(batch)
         extra = [value.mean() for name, value in outputs.items() if name.startswith(LOSS)]
         return loss + torch.stack(extra).sum() if extra else loss
+
+    def label_names(self) -> set[str]:
+        """Return all labels of the data, whether a task learns them or not."""
+        return super().label_names() | set(self._labels)
+
+    def _task_loss(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """Return the sum over the tasks; several losses may have learned or random weights."""
+        if self._loss_weights == "fixed":
+            return super().loss(outputs, batch)
+        others = [task for task in self.tasks if not isinstance(task, ScoredTask)]
+        terms = [
+            term * task.weight
+            for task in self.tasks
+            if isinstance(task, ScoredTask)
+            for term in task.terms(outputs, batch)
+        ]
+        losses_N = torch.stack(terms)
+        if self._loss_weights == "random":
+            weights_N = torch.softmax(torch.randn(len(terms), device=losses_N.device), dim=0)
+            loss = (losses_N * weights_N).sum()
+        else:
+            doubts_N = self.loss_uncertainty
+            loss = (losses_N * (-doubts_N).exp() + doubts_N / 2).sum()
+        return torch.stack([loss, *(task.loss(outputs, batch) for task in others)]).sum()
 
     def optimizer_of(self, variable: str, *, num_optimizers: int) -> int:
         """Assign tables and their combiners to the first optimizer, the rest to the second."""
@@ -121,6 +162,7 @@ def task_of(config: GroupModelOptions) -> ScoredTask:
     return ScoredTask(
         label=config.labels[0],
         loss=config.loss,
+        losses=config.losses,
         num_class=config.num_class,
         metrics=config.metrics,
     )

@@ -8,12 +8,18 @@ from collections.abc import Collection, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from fleetrec.config.groups import AttentionOptions, GroupFeature, GroupOptions
+from fleetrec.config.groups import (
+    AttentionOptions,
+    GroupFeature,
+    GroupOptions,
+    VariationalDropoutOptions,
+)
 from fleetrec.core.batch import SAMPLE, Batch
 from fleetrec.core.sides import NEGATIVES
 from fleetrec.embedding import collection
 from fleetrec.embedding.collection import Embedded, EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.table import TableConfig
+from fleetrec.models.group_noise import GroupNoise
 from fleetrec.models.group_sequences import (
     AttentionInputs,
     GroupAttention,
@@ -39,6 +45,7 @@ class GroupEmbeddings(nn.Module):
         wide_dim: int = 1,
         second_optimizer: Collection[str] = (),
         negatives: Collection[str] = (),
+        variational_dropout: VariationalDropoutOptions | None = None,
     ) -> None:
         """Declare the tables.
 
@@ -73,6 +80,9 @@ class GroupEmbeddings(nn.Module):
                     key_dim=sum(self._key_dims(attention, group)),
                     history_dim=sum(self._steps_dims(attention, attention.history)),
                 )
+        plain = [group for group in groups if group.features and not _has_sequences(group)]
+        dims = {one.name: [self._dim(one, feature) for feature in one.features] for one in plain}
+        self.noise = GroupNoise(variational_dropout, dims)
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups
@@ -120,8 +130,11 @@ class GroupEmbeddings(nn.Module):
         is_plain = all(one.embedded and not one.sequence for one in found.features)
         if is_plain and not found.attention:
             embedded: Embedded = self.embeddings(batch)
-            return embedded.cat([_vector_name(group, feature) for feature in found.features])
-        return torch.cat(self.vectors(batch, group), dim=1)
+            x_BX = embedded.cat([_vector_name(group, feature) for feature in found.features])
+        else:
+            x_BX = torch.cat(self.vectors(batch, group), dim=1)
+        noisy_BX: Tensor = self.noise(group, x_BX)
+        return noisy_BX
 
     def stack(self, batch: Batch, group: str) -> Tensor:
         """Return the vectors of a group, all of one width, as x_BFD."""
@@ -341,6 +354,10 @@ class GroupEmbeddings(nn.Module):
         if feature.embedded is None:
             return feature.width
         return self._wide_dim if group.is_wide else feature.embedded.dim
+
+
+def _has_sequences(group: GroupOptions) -> bool:
+    return any(feature.sequence is not None for feature in group.features)
 
 
 def _feature(group: GroupOptions | None, name: str) -> GroupFeature:

@@ -2,7 +2,6 @@
 
 from fleetrec.config.document import Location
 from fleetrec.config.pipeline_dialect.increments import check_increments
-from fleetrec.config.pipeline_dialect.model import SUPPORTED_LOSSES, LossType
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
 from fleetrec.config.pipeline_dialect.streams import (
     check_streams,
@@ -39,7 +38,6 @@ def check_data(pipeline: Pipeline, problems: Problems, *, is_training: bool) -> 
 def check_training(pipeline: Pipeline, problems: Problems) -> None:
     """Note what is wrong with the loss, with optimizers, and with when to save and to stop."""
     train = pipeline.train_config
-    check_loss(pipeline.model.loss_type, ("model_config", "loss_type"), problems)
     if not train.optimizer_config:
         problems.note(("train_config", "optimizer_config"), MISSING)
     is_endless = stream_input(pipeline, "train") is not None
@@ -61,13 +59,6 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
         if optimizer.embedding_learning_rate_multiplier is not None:
             at = ("train_config", "optimizer_config", number, "embedding_learning_rate_multiplier")
             problems.note(at, "is read in the first optimizer_config only; move it there")
-
-
-def check_loss(loss: LossType, at: Location, problems: Problems) -> None:
-    """Note a loss that is not supported."""
-    if loss not in SUPPORTED_LOSSES:
-        listed = ", ".join(SUPPORTED_LOSSES)
-        problems.note(at, f"{loss} is known, but not supported yet; supported: {listed}")
 
 
 def training_notices(pipeline: Pipeline, problems: Problems) -> list[str]:

@@ -56,8 +56,8 @@ class DataConfig(Message):
     input_fields: tuple[InputField, ...] = ()
     auto_expand_input_fields: bool = False
     label_fields: tuple[str, ...] = ()
-    label_sep: tuple[str, ...] = later(default=())
-    label_dim: tuple[int, ...] = later(default=())
+    label_sep: tuple[str, ...] = ()
+    label_dim: tuple[int, ...] = ()
     extra_label_func: tuple[Opaque, ...] = later(default=())
     shuffle: bool = True
     shuffle_buffer_size: int = Field(default=32, gt=0)

@@ -18,7 +18,6 @@ from fleetrec.config.job import (
 )
 from fleetrec.config.pipeline_dialect.check import (
     check_data,
-    check_loss,
     check_training,
     training_notices,
 )
@@ -29,6 +28,12 @@ from fleetrec.config.pipeline_dialect.distribution import (
     distribution_notices,
 )
 from fleetrec.config.pipeline_dialect.edit import Edit, apply_edits, set_field
+from fleetrec.config.pipeline_dialect.losses import (
+    KINDS,
+    distillation_options,
+    grouping_features,
+    loss_options,
+)
 from fleetrec.config.pipeline_dialect.message import Message
 from fleetrec.config.pipeline_dialect.model import CLASSES, TaskTower
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline, with_classes
@@ -40,7 +45,8 @@ from fleetrec.config.pipeline_dialect.saving import (
 )
 from fleetrec.config.pipeline_dialect.streams import online_options, without_secrets
 from fleetrec.config.pipeline_dialect.text import Tree, read_tree
-from fleetrec.config.pipeline_dialect.translate import DataTranslator, input_path, loss_name
+from fleetrec.config.pipeline_dialect.translate import DataTranslator, input_path
+from fleetrec.config.pipeline_dialect.translate_model import variational_options
 from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_options
 from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
@@ -174,7 +180,10 @@ class _Translator:
             for number, tower in enumerate(towers)
             for one in data.metrics(tower.metrics_set, self._at_tower(model_class, number))
         ]
-        features = data.features([*metrics, *of_towers])
+        losses = [loss_options(one) for one in pipeline.model.losses]
+        grouped = [metric.feature for metric in (*metrics, *of_towers)]
+        grouped += grouping_features(losses, towers, pipeline.model.kd)
+        features = data.features(grouped)
         self._check_label_name()
         check_data(pipeline, self._problems, is_training=kind == "train")
         check_training(pipeline, self._problems)
@@ -190,7 +199,11 @@ class _Translator:
                 "groups": groups,
                 "attention_groups": attention_groups,
                 "labels": self._labels(),
-                "loss": loss_name(pipeline.model.loss_type),
+                "loss": KINDS[pipeline.model.loss_type],
+                "losses": losses,
+                "loss_weights": pipeline.model.loss_weight_strategy.lower(),
+                "distillation": [distillation_options(one) for one in pipeline.model.kd],
+                "variational_dropout": variational_options(pipeline.model.variational_dropout),
                 "num_class": pipeline.model.num_class,
                 "metrics": metrics,
                 "embedding_regularization": pipeline.model.embedding_regularization,
@@ -278,9 +291,9 @@ class _Translator:
         return None
 
     def _labels(self) -> tuple[str, ...]:
-        """Return the labels, or the one that the model chooses."""
+        """Return the labels; the one that the model chooses is the first."""
         name, labels = self._pipeline.model.label_name, self._pipeline.data_config.label_fields
-        return (name,) if name in labels else labels
+        return (name, *(one for one in labels if one != name)) if name in labels else labels
 
     def _check_label_name(self) -> None:
         name, labels = self._pipeline.model.label_name, self._pipeline.data_config.label_fields
@@ -297,7 +310,6 @@ class _Translator:
         labels = self._pipeline.data_config.label_fields
         for number, tower in enumerate(towers):
             at = self._at_tower(model_class, number)
-            check_loss(tower.loss_type, (*at, "loss_type"), self._problems)
             if tower.label_name and tower.label_name not in labels:
                 text = f"no label is called {tower.label_name!r}{hint(tower.label_name, labels)}"
                 self._problems.note((*at, "label_name"), text)

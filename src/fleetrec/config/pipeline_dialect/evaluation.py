@@ -50,11 +50,11 @@ class Metric(Message):
     mean_absolute_error: Plain | None = None
     mean_squared_error: Plain | None = None
     root_mean_squared_error: Plain | None = None
-    max_f1: Plain | None = later()
-    precision_at_topk: AtTopK | None = later()
-    precision: Plain | None = later()
-    recall: Plain | None = later()
-    avg_precision_at_topk: AtTopK | None = later()
+    max_f1: Plain | None = None
+    precision_at_topk: AtTopK | None = None
+    precision: Plain | None = None
+    recall: Plain | None = None
+    avg_precision_at_topk: AtTopK | None = None
 
     oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
         (

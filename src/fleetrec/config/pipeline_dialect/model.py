@@ -11,6 +11,7 @@ from fleetrec.config.pipeline_dialect.activations import ACTIVATIONS
 from fleetrec.config.pipeline_dialect.backbone import Backbone
 from fleetrec.config.pipeline_dialect.evaluation import Metric
 from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable
+from fleetrec.config.pipeline_dialect.losses import Kd, Loss, LossType
 from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
 
 # Model classes and their fields in model_config, whether they can be trained here or not.
@@ -45,31 +46,6 @@ CLASSES = (
     ("Uniter", "uniter"),
     ("WideAndDeep", "wide_and_deep"),
 )
-SUPPORTED_LOSSES = ("CLASSIFICATION", "L2_LOSS", "SOFTMAX_CROSS_ENTROPY")
-
-LossType = Literal[
-    "CLASSIFICATION",
-    "L2_LOSS",
-    "SIGMOID_L2_LOSS",
-    "CROSS_ENTROPY_LOSS",
-    "SOFTMAX_CROSS_ENTROPY",
-    "CIRCLE_LOSS",
-    "MULTI_SIMILARITY_LOSS",
-    "SOFTMAX_CROSS_ENTROPY_WITH_NEGATIVE_MINING",
-    "PAIR_WISE_LOSS",
-    "F1_REWEIGHTED_LOSS",
-    "BINARY_FOCAL_LOSS",
-    "PAIRWISE_FOCAL_LOSS",
-    "PAIRWISE_LOGISTIC_LOSS",
-    "JRC_LOSS",
-    "ORDER_CALIBRATE_LOSS",
-    "BINARY_CROSS_ENTROPY_LOSS",
-    "KL_DIVERGENCE_LOSS",
-    "PAIRWISE_HINGE_LOSS",
-    "LISTWISE_RANK_LOSS",
-    "LISTWISE_DISTILL_LOSS",
-    "ZILN_LOSS",
-]
 
 
 class Dnn(Message):
@@ -124,12 +100,12 @@ class TaskTower(Message):
     num_class: int = Field(default=1, gt=0)
     dnn: Dnn | None = None
     weight: float = Field(default=1.0, ge=0)
-    task_space_indicator_label: str = later(default="")
-    task_space_indicator_name: str = later(default="")
-    task_space_indicator_value: str = later(default="")
-    in_task_space_weight: float = later(default=1.0)
-    out_task_space_weight: float = later(default=1.0)
-    losses: tuple[Opaque, ...] = later(default=())
+    task_space_indicator_label: str = ""
+    task_space_indicator_name: str = ""
+    task_space_indicator_value: str = ""
+    in_task_space_weight: float = Field(default=1.0, ge=0)
+    out_task_space_weight: float = Field(default=1.0, ge=0)
+    losses: tuple[Loss, ...] = ()
     use_sample_weight: bool = True
 
 
@@ -173,6 +149,13 @@ class FeatureGroup(Message):
     negative_sampler: bool = False
 
 
+class VariationalDropout(Message):
+    """Dropout with learned rates, which rank the features."""
+
+    regularization_lambda: float = Field(default=0.01, ge=0)
+    embedding_wise_variational_dropout: bool = False
+
+
 class ModelConfig(Message):
     """The model, without the messages of model classes, which are added by ``with_classes``."""
 
@@ -185,11 +168,12 @@ class ModelConfig(Message):
     num_class: int = Field(default=1, gt=0)
     use_embedding_variable: bool = idle(default=False)
     ev_params: EmbeddingVariable | None = None
-    kd: tuple[Opaque, ...] = later(default=())
+    kd: tuple[Kd, ...] = ()
     restore_filters: tuple[str, ...] = later(default=())
-    variational_dropout: Opaque | None = later()
-    losses: tuple[Opaque, ...] = later(default=())
-    loss_weight_strategy: Literal["Fixed", "Uncertainty", "Random"] = later(default="Fixed")
+    variational_dropout: VariationalDropout | None = None
+    losses: tuple[Loss, ...] = ()
+    loss_weight_strategy: Literal["Fixed", "Uncertainty", "Random"] = "Fixed"
+    f1_reweight_loss: Opaque | None = idle()
     backbone: Backbone | None = None
     label_name: str = ""
 

@@ -9,7 +9,6 @@ from fleetrec.config.groups import (
     AttentionOptions,
     GroupFeature,
     GroupOptions,
-    LossName,
     MetricOptions,
 )
 from fleetrec.config.job import (
@@ -23,7 +22,8 @@ from fleetrec.config.pipeline_dialect.distribution import KEY_VALUE
 from fleetrec.config.pipeline_dialect.evaluation import Metric
 from fleetrec.config.pipeline_dialect.expand import expand_feature, expand_names
 from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable, FeatureConfig
-from fleetrec.config.pipeline_dialect.model import FeatureGroup, LossType, SeqAttGroup
+from fleetrec.config.pipeline_dialect.losses import GROUPED
+from fleetrec.config.pipeline_dialect.model import FeatureGroup, SeqAttGroup
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
 from fleetrec.config.pipeline_dialect.streams import stream_input
 from fleetrec.config.pipeline_dialect.translate_feature import FeatureTranslator
@@ -32,7 +32,6 @@ from fleetrec.config.problems import Problems, hint
 
 CSV_INPUTS = ("CSVInput", "CSVInputV2", "CSVInputEx", "KafkaInput")
 UNQUOTED_INPUTS = ("CSVInputEx", "KafkaInput")
-GROUPED = "group:"  # before the columns that metrics compare within
 PARQUET_INPUTS = ("ParquetInput", "ParquetInputV2", "ParquetInputV3")
 
 
@@ -126,8 +125,11 @@ class DataTranslator:
             names += (*one.key, *one.hist_seq, *one.aux_hist_seq)
         return list(dict.fromkeys(names))
 
-    def features(self, metrics: Sequence[MetricOptions]) -> tuple[FeatureOptions, ...]:
-        """Return the features of groups, labels, weights, and group columns of metrics."""
+    def features(self, grouped: Sequence[str]) -> tuple[FeatureOptions, ...]:
+        """Return the features of groups, labels, weights, and columns that samples share.
+
+        ``grouped`` are the features that losses and metrics compare samples within.
+        """
         used = self._used()
         found: list[FeatureOptions] = []
         for name in used:
@@ -146,15 +148,28 @@ class DataTranslator:
                 self._problems.note(
                     at, "is also a feature of the model, which would leak the label"
                 )
-            found.append(FeatureOptions(name=label, kind="raw", is_dense=True, columns=(label,)))
+            found.append(self._label(label, number))
         weight = self._pipeline.data_config.sample_weight
         if weight:
             self._check_column(weight, ("data_config", "sample_weight"))
             name = weight_name(weight)
             found.append(FeatureOptions(name=name, kind="raw", is_dense=True, columns=(weight,)))
-        by = dict.fromkeys(metric.feature for metric in metrics if metric.feature)
+        by = dict.fromkeys(filter(None, grouped))
         found += [FeatureOptions(name=name, columns=(name.removeprefix(GROUPED),)) for name in by]
         return tuple(found)
+
+    def _label(self, name: str, number: int) -> FeatureOptions:
+        """Return a label; it may be several numbers."""
+        data = self._pipeline.data_config
+        dims, marks = data.label_dim, data.label_sep
+        return FeatureOptions(
+            name=name,
+            kind="raw",
+            is_dense=True,
+            columns=(name,),
+            width=dims[number] if number < len(dims) else 1,
+            separator=(marks[number] if number < len(marks) else "") or "|",
+        )
 
     def metrics(self, metrics: Sequence[Metric], at: Location) -> tuple[MetricOptions, ...]:
         """Return metrics, after checking that the columns they name exist."""
@@ -285,16 +300,6 @@ def metric_options(metrics: Sequence[Metric]) -> tuple[MetricOptions, ...]:
 def weight_name(column: str) -> str:
     """Return the name of the feature with the sample weight."""
     return f"weight:{column}"
-
-
-def loss_name(loss: LossType) -> LossName:
-    """Return a loss that is supported."""
-    names: dict[str, LossName] = {
-        "CLASSIFICATION": "classification",
-        "L2_LOSS": "l2",
-        "SOFTMAX_CROSS_ENTROPY": "softmax",
-    }
-    return names[loss]
 
 
 def input_path(pipeline: Pipeline, part: str) -> tuple[str, Location]:

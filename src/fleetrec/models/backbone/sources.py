@@ -49,7 +49,8 @@ class BatchSource(GroupSource):
 
     def vectors(self, group: str) -> list[Tensor]:
         """Return one x_BD per feature."""
-        return self._inputs.vectors(self._batch, group)
+        x_BX = self._inputs.cat(self._batch, group)
+        return list(x_BX.split(list(self._inputs.dims(group)), dim=1))
 
     def plain_vectors(self, group: str) -> list[Tensor]:
         """Return one x_BD for each feature that is not a sequence."""

@@ -32,14 +32,14 @@ class Model(BackboneModel):
         params = needed(config.model_params, "model_params")
         if not params.task_towers:
             raise ValueError("model_params needs task_towers")
-        self._scored = tuple(tasks_of(params.task_towers, config))
-        super().__init__(config, params, tasks=self._scored)
-        count = len(self._scored)
+        scored = tasks_of(params.task_towers, config)
+        super().__init__(config, params, tasks=scored)
+        count = len(scored)
         dims = self.backbone.out_dims or (self.backbone.out_dim,) * count
         if len(dims) != count:
             raise ValueError(f"{count} task_towers need as many outputs of the backbone, got {len(dims)}")
         self.heads = BayesTowers(
-            params.task_towers, dims, out_dims=[task.num_class for task in self._scored]
+            params.task_towers, dims, out_dims=[task.num_class for task in scored]
         )
 
     def scopes(self) -> Mapping[str, str]:
@@ -50,5 +50,5 @@ class Model(BackboneModel):
         """Return the outputs of every task, under its name."""
         computed = self.compute(batch)
         is_list = isinstance(computed.value, list)
-        parts = computed.value if is_list else [computed.value] * len(self._scored)
-        return {**outputs_of(self._scored, self.heads(parts)), **computed.outputs()}
+        parts = computed.value if is_list else [computed.value] * len(self.scored_tasks)
+        return {**outputs_of(self.scored_tasks, self.heads(parts)), **computed.outputs()}

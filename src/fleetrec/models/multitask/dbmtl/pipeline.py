@@ -49,8 +49,8 @@ class Model(GroupModel):
     def __init__(self, config: Config, *, inputs: Inputs) -> None:
         del inputs
         options = needed(config.dbmtl, "dbmtl")
-        self._scored = tuple(tasks_of(options.task_towers, config))
-        super().__init__(config, l2=options.l2_regularization, tasks=self._scored)
+        scored = tasks_of(options.task_towers, config)
+        super().__init__(config, l2=options.l2_regularization, tasks=scored)
         in_dim = self.inputs.dim(GROUP)
         self.bottom = Mlp(in_dim, ())
         if options.bottom_dnn is not None:
@@ -61,12 +61,12 @@ class Model(GroupModel):
             if not options.num_expert:
                 raise ValueError("dbmtl: expert_dnn needs num_expert of at least 1")
             experts = [mlp_of(options.expert_dnn, in_dim) for _ in range(options.num_expert)]
-            self.mixture = ExpertMixture(in_dim, experts, num_tasks=len(self._scored))
+            self.mixture = ExpertMixture(in_dim, experts, num_tasks=len(scored))
             in_dim = experts[0].out_dim
         self.heads = BayesTowers(
             options.task_towers,
-            [in_dim] * len(self._scored),
-            out_dims=[task.num_class for task in self._scored],
+            [in_dim] * len(scored),
+            out_dims=[task.num_class for task in scored],
         )
 
     def scopes(self) -> Mapping[str, str]:
@@ -76,5 +76,5 @@ class Model(GroupModel):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the outputs of every task, under its name."""
         x_BX = self.bottom(self.inputs.cat(batch, GROUP))
-        parts = [x_BX] * len(self._scored) if self.mixture is None else self.mixture(x_BX)
-        return outputs_of(self._scored, self.heads(parts))
+        parts = [x_BX] * len(self.scored_tasks) if self.mixture is None else self.mixture(x_BX)
+        return outputs_of(self.scored_tasks, self.heads(parts))

@@ -59,31 +59,31 @@ class Model(GroupModel):
     def __init__(self, config: Config, *, inputs: Inputs) -> None:
         del inputs
         options = needed(config.ple, "ple")
-        self._scored = tuple(tasks_of(options.task_towers, config))
-        super().__init__(config, l2=options.l2_regularization, tasks=self._scored)
+        scored = tasks_of(options.task_towers, config)
+        super().__init__(config, l2=options.l2_regularization, tasks=scored)
         in_dim, layers = self.inputs.dim(GROUP), []
         last = len(options.extraction_networks) - 1
         for number, network in enumerate(options.extraction_networks):
-            layer = _extraction(network, in_dim, len(self._scored), is_last=number == last)
+            layer = _extraction(network, in_dim, len(scored), is_last=number == last)
             layers.append(layer)
             in_dim = layer.out_dim
         self.extraction = nn.ModuleList(layers)
         self.heads = TaskTowers(
             tower_layers(options.task_towers, in_dim),
-            out_dims=[task.num_class for task in self._scored],
+            out_dims=[task.num_class for task in scored],
         )
 
     def scopes(self) -> Mapping[str, str]:
         """Return the user-visible names of parts of the network."""
-        return tower_scopes("heads", self._scored)
+        return tower_scopes("heads", self.scored_tasks)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the outputs of every task, under its name."""
         x_BX = self.inputs.cat(batch, GROUP)
-        own, shared = [x_BX] * len(self._scored), x_BX
+        own, shared = [x_BX] * len(self.scored_tasks), x_BX
         for layer in self.extraction:
             own, shared = layer(own, shared)
-        return outputs_of(self._scored, self.heads(own))
+        return outputs_of(self.scored_tasks, self.heads(own))
 
 
 def _extraction(

@@ -42,18 +42,18 @@ class Model(GroupModel):
     def __init__(self, config: Config, *, inputs: Inputs) -> None:
         del inputs
         options = needed(config.simple_multi_task, "simple_multi_task")
-        self._scored = tuple(tasks_of(options.task_towers, config))
-        super().__init__(config, l2=options.l2_regularization, tasks=self._scored)
+        scored = tasks_of(options.task_towers, config)
+        super().__init__(config, l2=options.l2_regularization, tasks=scored)
         self.heads = TaskTowers(
             tower_layers(options.task_towers, self.inputs.dim(GROUP)),
-            out_dims=[task.num_class for task in self._scored],
+            out_dims=[task.num_class for task in scored],
         )
 
     def scopes(self) -> Mapping[str, str]:
         """Return the user-visible names of parts of the network."""
-        return tower_scopes("heads", self._scored)
+        return tower_scopes("heads", self.scored_tasks)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the outputs of every task, under its name."""
         x_BX = self.inputs.cat(batch, GROUP)
-        return outputs_of(self._scored, self.heads([x_BX] * len(self._scored)))
+        return outputs_of(self.scored_tasks, self.heads([x_BX] * len(self.scored_tasks)))
