@@ -57,7 +57,7 @@ def scored_outputs(task, x_BK):
 
 def similarity(task, x_BK):
     del task
-    return {"similarity": x_BK}
+    return {"_similarity": x_BK}
 
 
 @dataclasses.dataclass(frozen=True)

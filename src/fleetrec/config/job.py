@@ -10,6 +10,7 @@ from fleetrec.config.features import ColumnOptions, FeatureOptions, IdRule
 from fleetrec.config.online import OnlineOptions
 from fleetrec.config.options import Options, Url, to_text
 from fleetrec.config.rules import InferenceOptions, ResumeOptions, Rule, WarmStartOptions
+from fleetrec.config.samplers import SamplerOptions
 from fleetrec.config.schedules import ScheduleOptions
 from fleetrec.config.tables import TableOverrides
 
@@ -134,6 +135,7 @@ class DatasetOptions(Options):
     filters: tuple[Filter, ...] = ()
     sample_ratio: float = Field(default=1.0, gt=0, le=1)
     sample_weight: str | None = None
+    sampler: SamplerOptions | None = None
     # Of the client of a stream; passwords, so that they are written nowhere.
     stream_options: tuple[tuple[str, str], ...] = Field(default=(), exclude=True, repr=False)
 

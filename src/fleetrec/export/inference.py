@@ -37,6 +37,7 @@ from fleetrec.core.errors import (
     UnavailableError,
 )
 from fleetrec.core.jagged import KeyedJagged
+from fleetrec.core.sides import NEGATIVES
 from fleetrec.embedding.collection import LookupGroup
 from fleetrec.embedding.table import TableConfig
 from fleetrec.export.feature_rules import pack_rules
@@ -51,7 +52,7 @@ from fleetrec.export.manifest import (
     TableEntry,
 )
 from fleetrec.export.row_files import RowWriter
-from fleetrec.models.base import Model
+from fleetrec.models.base import Model, predictions
 
 GRAPH = "model.onnx"
 NEEDED = ("onnx", "onnxscript")
@@ -129,7 +130,9 @@ class InferenceModel:
             file=GRAPH,
             feeds=tuple(map(self._feed, self.feeds)),
             fetches=self.fetches,
-            groups=tuple(_group(key, group) for key, group in groups.items()),
+            groups=tuple(
+                _group(key, group) for key, group in groups.items() if group.side == SAMPLE
+            ),
         )
 
     def _feed(self, name: str) -> FeedEntry:
@@ -233,7 +236,8 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     _check_sides(model, option)
     outputs = list(_outputs(model, inputs))
     labels = model.label_names()
-    looked_up = [feature.feature for feature in model.embedding_collection().features]
+    embedded = model.embedding_collection().features
+    looked_up = [feature.feature for feature in embedded if feature.side == SAMPLE]
     dense = [name for name in inputs.dense if name not in labels]
     needed = list(dict.fromkeys([*dense, *looked_up]))
     problems = [
@@ -342,7 +346,7 @@ def _check_sides(model: Model, option: str) -> None:
     The graph has one batch dimension, and the feeds are those of samples.
     """
     groups = model.embedding_collection().groups.values()
-    further = sorted({group.side for group in groups} - {SAMPLE})
+    further = sorted({group.side for group in groups} - {SAMPLE, NEGATIVES})
     if further:
         raise ConfigError(
             [
@@ -360,7 +364,7 @@ def _outputs(model: Model, inputs: Inputs) -> dict[str, Tensor]:
     with torch.no_grad():
         outputs: dict[str, Tensor] = model.eval()(batch)
     model.train(was_training)
-    return outputs
+    return predictions(outputs)
 
 
 def hashed_into(table: TableConfig) -> int | None:

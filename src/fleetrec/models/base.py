@@ -1,7 +1,7 @@
 """The base class of models."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,11 @@ from fleetrec.config.options import Options
 from fleetrec.core.batch import Batch
 from fleetrec.embedding.collection import EmbeddingCollection
 from fleetrec.tasks.task import Outputs, Task
+
+
+def predictions(outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the outputs that are for users; names of others begin with an underscore."""
+    return {name: value for name, value in outputs.items() if not name.startswith("_")}
 
 
 class Model(nn.Module):

@@ -23,6 +23,7 @@ from fleetrec.export.feature_rules import restrict
 from fleetrec.export.prediction import InputRows, column_rows
 from fleetrec.features.feature_set import FeatureSet
 from fleetrec.features.values import FeatureValues, IdLists
+from fleetrec.models.base import predictions
 from fleetrec.nn.denormals import flushed_denormals
 from fleetrec.parallel.solo import SoloGroup
 from fleetrec.train.checkpoints import matching_part, read_phase
@@ -80,7 +81,7 @@ class CheckpointModel:
         }
         batch = Batch(ids=side.ids, dense={**side.dense, **labels}, cursor=Cursor())
         outputs: Mapping[str, torch.Tensor] = self._phase.stepper.evaluate(batch).outputs
-        return {name: value.cpu().numpy() for name, value in outputs.items()}
+        return {name: value.cpu().numpy() for name, value in predictions(outputs).items()}
 
 
 def job_rows(

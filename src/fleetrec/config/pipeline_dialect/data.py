@@ -5,6 +5,13 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
+from fleetrec.config.pipeline_dialect.samplers import (
+    HardNegativeSampler,
+    HardNegativeSamplerV2,
+    NegativeSampler,
+    NegativeSamplerV2,
+    Sampler,
+)
 
 FieldType = Literal["STRING", "INT32", "INT64", "FLOAT", "DOUBLE", "BOOL"]
 InputType = Literal[
@@ -31,6 +38,13 @@ InputType = Literal[
     "ParquetInputV3",
     "CriteoInput",
 ]
+SAMPLERS = (
+    "negative_sampler",
+    "negative_sampler_v2",
+    "negative_sampler_in_memory",
+    "hard_negative_sampler",
+    "hard_negative_sampler_v2",
+)
 
 
 class InputField(Message):
@@ -80,18 +94,16 @@ class DataConfig(Message):
     n_data_batch_tfrecord: int | None = later()
     with_header: bool = False
     feature_fields: tuple[str, ...] = later(default=())
-    negative_sampler: Opaque | None = later()
-    negative_sampler_v2: Opaque | None = later()
-    negative_sampler_in_memory: Opaque | None = later()
-    hard_negative_sampler: Opaque | None = later()
-    hard_negative_sampler_v2: Opaque | None = later()
+    negative_sampler: NegativeSampler | None = None
+    negative_sampler_v2: NegativeSamplerV2 | None = None
+    negative_sampler_in_memory: NegativeSampler | None = None
+    hard_negative_sampler: HardNegativeSampler | None = None
+    hard_negative_sampler_v2: HardNegativeSamplerV2 | None = None
 
-    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (
-            "negative_sampler",
-            "negative_sampler_v2",
-            "negative_sampler_in_memory",
-            "hard_negative_sampler",
-            "hard_negative_sampler_v2",
-        ),
-    )
+    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (SAMPLERS,)
+
+    @property
+    def sampler(self) -> tuple[str, Sampler] | None:
+        """Return the sampler of negatives and its field; None without one."""
+        found = ((name, getattr(self, name)) for name in SAMPLERS)
+        return next(((name, one) for name, one in found if one is not None), None)

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from fleetrec.config.document import Document, Location
-from fleetrec.config.groups import GroupModelOptions
+from fleetrec.config.groups import GroupModelOptions, MetricOptions
 from fleetrec.config.job import (
     EvaluationOptions,
     Job,
@@ -173,7 +173,7 @@ class _Translator:
         data = DataTranslator(pipeline, self._problems)
         groups = data.groups()
         attention_groups = data.attention_groups()
-        metrics = data.metrics(pipeline.eval_config.metrics_set, ("eval_config", "metrics_set"))
+        metrics = self._metrics(data)
         towers = self._towers(model_class)
         of_towers = [
             one
@@ -205,6 +205,7 @@ class _Translator:
                 "distillation": [distillation_options(one) for one in pipeline.model.kd],
                 "variational_dropout": variational_options(pipeline.model.variational_dropout),
                 "num_class": pipeline.model.num_class,
+                "has_negatives": pipeline.data_config.sampler is not None,
                 "metrics": metrics,
                 "embedding_regularization": pipeline.model.embedding_regularization,
                 "backbone": pipeline.model.backbone,
@@ -260,6 +261,19 @@ class _Translator:
             summary_interval=train.save_summary_steps,
             online=online,
         )
+
+    def _metrics(self, data: DataTranslator) -> tuple[MetricOptions, ...]:
+        """Return the metrics of a model with one task; some mean nothing for a softmax of items."""
+        at: Location = ("eval_config", "metrics_set")
+        model = self._pipeline.model
+        found = data.metrics(self._pipeline.eval_config.metrics_set, at)
+        if model.loss_type != "SOFTMAX_CROSS_ENTROPY" or model.num_class > 1:
+            return found
+        kept = tuple(metric for metric in found if metric.name == "recall_at_topk")
+        for name in dict.fromkeys(one.name for one in found if one not in kept):
+            text = f"{name} has no meaning for SOFTMAX_CROSS_ENTROPY over items, as in EasyRec"
+            self.notices.append(self._problems.spell(at, text))
+        return kept
 
     def _update(self) -> UpdateOptions:
         train = self._pipeline.train_config

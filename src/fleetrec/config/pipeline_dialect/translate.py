@@ -25,10 +25,12 @@ from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable, FeatureC
 from fleetrec.config.pipeline_dialect.losses import GROUPED
 from fleetrec.config.pipeline_dialect.model import FeatureGroup, SeqAttGroup
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
+from fleetrec.config.pipeline_dialect.samplers import sampler_options
 from fleetrec.config.pipeline_dialect.streams import stream_input
 from fleetrec.config.pipeline_dialect.translate_feature import FeatureTranslator
 from fleetrec.config.pipeline_dialect.translate_sequences import attention_options
 from fleetrec.config.problems import Problems, hint
+from fleetrec.config.samplers import SAMPLED
 
 CSV_INPUTS = ("CSVInput", "CSVInputV2", "CSVInputEx", "KafkaInput")
 UNQUOTED_INPUTS = ("CSVInputEx", "KafkaInput")
@@ -154,9 +156,26 @@ class DataTranslator:
             self._check_column(weight, ("data_config", "sample_weight"))
             name = weight_name(weight)
             found.append(FeatureOptions(name=name, kind="raw", is_dense=True, columns=(weight,)))
+        found += self._sampler_columns()
         by = dict.fromkeys(filter(None, grouped))
         found += [FeatureOptions(name=name, columns=(name.removeprefix(GROUPED),)) for name in by]
         return tuple(found)
+
+    def _sampler_columns(self) -> list[FeatureOptions]:
+        """Return the ids of items and users as features for the sampler, after checking them."""
+        sampler = self._pipeline.data_config.sampler
+        if sampler is None:
+            return []
+        field, message = sampler
+        at: Location = ("data_config", field)
+        columns = {"item_id_field": message.item_id_field}
+        if getattr(message, "user_id_field", ""):
+            columns["user_id_field"] = getattr(message, "user_id_field", "")
+        for name, column in columns.items():
+            self._check_column(column, (*at, name))
+        for number, column in enumerate(message.attr_fields):
+            self._check_column(column, (*at, "attr_fields", number))
+        return [FeatureOptions(name=f"{SAMPLED}{c}", columns=(c,)) for c in columns.values()]
 
     def _label(self, name: str, number: int) -> FeatureOptions:
         """Return a label; it may be several numbers."""
@@ -208,6 +227,9 @@ class DataTranslator:
             features=tuple(features),
             bad_rows=BadRowOptions(policy="skip" if data.ignore_error else "raise"),
             sample_weight=weight_name(weight) if weight else None,
+            sampler=None
+            if data.sampler is None
+            else sampler_options(*data.sampler, is_training=is_training),
             stream_options=() if stream is None else stream.client,
         )
 

@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,11 +14,16 @@ from fleetrec.config.groups import GroupModelOptions
 from fleetrec.config.pipeline_dialect.message import Message, later
 from fleetrec.config.pipeline_dialect.model import Dnn
 from fleetrec.core.batch import Batch, Inputs
-from fleetrec.models.group_model import GroupModel, mlp_of, needed, task_of
+from fleetrec.models.group_model import GroupModel, mlp_of, needed
+from fleetrec.models.match_scores import (
+    candidate_scores,
+    is_list_wise,
+    match_task,
+    pair_outputs,
+)
 from fleetrec.nn.mlp import Mlp, scaled_linear
 from fleetrec.nn.scaled_similarity import ScaledSimilarity
-from fleetrec.tasks.in_batch import InBatchTask
-from fleetrec.tasks.task import Task
+from fleetrec.tasks.in_batch import SIMILARITY
 
 
 class DssmTower(Message):
@@ -36,8 +42,8 @@ class DssmMessage(Message):
     simi_func: Literal["COSINE", "INNER_PRODUCT"] = "COSINE"
     scale_simi: bool = True
     temperature: float = Field(default=1.0, gt=0)
-    item_id: str = later(default="")
-    ignore_in_batch_neg_sam: bool = later(default=False)
+    item_id: str = ""
+    ignore_in_batch_neg_sam: bool = False
     hist_seq_masks: tuple[str, ...] = later(default=())
 
 
@@ -60,15 +66,12 @@ class Model(GroupModel):
     def __init__(self, config: Config, *, inputs: Inputs) -> None:
         del inputs
         options = needed(config.dssm, "dssm")
-        self._in_batch = config.loss == "softmax"
-        task: Task = (
-            InBatchTask(label=config.labels[0], metrics=config.metrics)
-            if self._in_batch
-            else task_of(config)
-        )
+        self._is_list_wise = is_list_wise(config)
+        task = match_task(config, ignores_batch_items=options.ignore_in_batch_neg_sam)
         if config.num_class != 1:
             raise ValueError(f"DSSM has one similarity, but num_class is {config.num_class}")
-        super().__init__(config, l2=options.l2_regularization, tasks=[task])
+        negatives = ["item"] if config.has_negatives else []
+        super().__init__(config, l2=options.l2_regularization, tasks=[task], negatives=negatives)
         self._options = options
         self.user, self.user_out = self._tower("user", options.user_tower.dnn)
         self.item, self.item_out = self._tower("item", options.item_tower.dnn)
@@ -93,11 +96,24 @@ class Model(GroupModel):
         user_BD = self._vector(self.user, self.user_out, self.inputs.cat(batch, "user"))
         item_BD = self._vector(self.item, self.item_out, self.inputs.cat(batch, "item"))
         vectors = {"user_emb": user_BD, "item_emb": item_BD}
-        if self._in_batch:
-            similarity_BB = self.scale(user_BD @ item_BD.T) / self._options.temperature
-            return {"similarity": similarity_BB, **vectors}
-        similarity_B1 = self.scale((user_BD * item_BD).sum(dim=1, keepdim=True))
-        return {**self.outputs(similarity_B1 / self._options.temperature), **vectors}
+        temperature = self._options.temperature
+        score_B1 = self.scale((user_BD * item_BD).sum(dim=1, keepdim=True)) / temperature
+        if not self._is_list_wise:
+            return {**self.outputs(score_B1), **vectors}
+        outputs = {**pair_outputs(score_B1.squeeze(1)), **vectors}
+        if torch.compiler.is_exporting():
+            return outputs
+        scores_BC = candidate_scores(
+            batch,
+            user_BD,
+            item_BD,
+            negatives=lambda: self._negatives(batch),
+            ignores_batch_items=self._options.ignore_in_batch_neg_sam,
+        )
+        return {**outputs, SIMILARITY: self.scale(scores_BC) / temperature}
+
+    def _negatives(self, batch: Batch) -> Tensor:
+        return self._vector(self.item, self.item_out, self.inputs.negatives(batch, "item"))
 
     def _tower(self, group: str, dnn: Dnn) -> tuple[Mlp, nn.Linear]:
         """Return all layers but the last, and the last."""
