@@ -1,7 +1,7 @@
 """One small pipeline for every model class."""
 
-from making_backbones import MULTI_TASKS, RANKS
-from making_pipelines import ALL, DNN, FINAL, MODELS, TOWERS, model_config
+from making_backbones import LINEAR, MLP, MULTI_TASKS, RANKS, backbone, block
+from making_pipelines import ALL, DNN, FINAL, MODELS, TOWERS, USER_AND_ITEM, model_config
 
 ATTENTION = """
   seq_att_groups { group_name: "clicks" seq_att_map { key: "item" hist_seq: "visits" } }
@@ -52,8 +52,58 @@ ONE_GROUP = {
         f"multi_head_size: 2 }} }} {ATTENTION}"
     ),
 }
+SOFTMAX = "loss_type: SOFTMAX_CROSS_ENTROPY"
+TOWER_PAIR = (
+    "user_tower { %s dnn { hidden_units: [16, 8] } } item_tower { %s dnn { hidden_units: [16, 8] } }"
+)
+SENET = "senet { num_squeeze_group: 1 reduction_ratio: 2 }"
+MATCHES = {
+    "DSSM_SENet": model_config(
+        "DSSM_SENet",
+        f"dssm_senet {{ {TOWER_PAIR % (SENET, SENET)} temperature: 0.5 }}",
+        groups=USER_AND_ITEM,
+    ),
+    "DAT": model_config(
+        "DAT",
+        f"dat {{ {TOWER_PAIR % ('', '')} temperature: 0.5 }} {SOFTMAX}",
+        groups={**USER_AND_ITEM, "user_id_augment": '"user"', "item_id_augment": '"item"'},
+    ),
+    "MatchModel": model_config(
+        "MatchModel",
+        backbone(
+            block("user_tower", "group:user", MLP % LINEAR),
+            block("item_tower", "group:item", MLP % LINEAR),
+            output=["user_tower", "item_tower"],
+            top=None,
+        )
+        + f"model_params {{ temperature: 0.5 }} {SOFTMAX}",
+        groups=USER_AND_ITEM,
+    ),
+}
+MODAL_GROUPS = {
+    "image": '"price"',
+    "general": '["user", "city"]',
+    "text": '"visits"',
+    "other": '"price_bucket"',
+}
+UNITER = (
+    "config { hidden_size: 8 num_attention_heads: 2 num_hidden_layers: 1 intermediate_size: 8 "
+    "hidden_act: 'swish' max_position_embeddings: 4 }"
+)
+CMBF = (
+    "config { multi_head_num: 2 text_multi_head_num: 2 image_head_size: 4 text_head_size: 4 "
+    "image_feature_dim: 3 image_self_attention_layer_num: 1 cross_modal_layer_num: 2 "
+    "image_cross_head_size: 4 text_cross_head_size: 4 max_position_embeddings: 4 "
+    "use_token_type: true other_feature_dnn { hidden_units: 4 } }"
+)
+MODALS = {
+    "CMBF": model_config("CMBF", f"cmbf {{ {CMBF} {FINAL} }}", groups=MODAL_GROUPS),
+    "Uniter": model_config("Uniter", f"uniter {{ {UNITER} {FINAL} }}", groups=MODAL_GROUPS),
+}
 MODELS = {
     **MODELS,
+    **MODALS,
+    **MATCHES,
     **{name: model_config(name, body, groups={"all": ALL}) for name, body in ONE_GROUP.items()},
     "RankModel": RANKS["deepfm"],
     "MultiTaskModel": MULTI_TASKS["mmoe"],

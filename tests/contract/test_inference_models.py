@@ -25,6 +25,7 @@ from fleetrec.core.batch import Batch
 from fleetrec.data.loader import Loader
 from fleetrec.data.user_code import load_reader
 from fleetrec.export.inference import plan_inference
+from fleetrec.models.base import predictions
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.phase import Phase
 from making_models import MODELS, labels_of
@@ -122,7 +123,7 @@ def check(phase: Phase, test_data: DatasetOptions, process: TorchFree, model: Pa
         batches = list(found)
     expected: dict[str, list[np.ndarray]] = {}
     for batch in batches:
-        for name, value in evaluate(phase, batch).items():
+        for name, value in predictions(evaluate(phase, batch)).items():
             expected.setdefault(name, []).append(value.numpy())
     feeds = {name: [one for b in batches for one in feed_of(b, name)] for name in planned.feeds}
     weighted = [name for name in planned.feeds if has_weights(batches[0], name)]

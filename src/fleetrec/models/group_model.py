@@ -24,7 +24,7 @@ from fleetrec.tasks.distillation import DistillationTask
 from fleetrec.tasks.scored import ScoredTask
 from fleetrec.tasks.task import Outputs, Task
 
-LOSS = "loss/"  # before the names of further losses among the outputs, one value per sample
+LOSS = "_loss/"  # before the names of further losses among the outputs, one value per sample
 T = TypeVar("T")
 
 

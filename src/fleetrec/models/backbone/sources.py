@@ -65,22 +65,20 @@ class BatchSource(GroupSource):
         return self._inputs.has_only_numbers(group)
 
 
-class ItemSource(BatchSource):
-    """The items of a batch, followed by its sampled negatives."""
+class NegativeSource(BatchSource):
+    """The sampled items of a batch."""
 
     def vectors(self, group: str) -> list[Tensor]:
-        """Return one vector per feature, for all items."""
-        negatives = self._inputs.negatives(self._batch, group)
-        parts = negatives.split(list(self._inputs.dims(group)), dim=1)
-        own = super().vectors(group)
-        return [torch.cat(both) for both in zip(own, parts, strict=True)]
+        """Return one vector per feature."""
+        x_NX = self._inputs.negatives(self._batch, group)
+        return list(x_NX.split(list(self._inputs.dims(group)), dim=1))
 
     def plain_vectors(self, group: str) -> list[Tensor]:
-        """Return one vector per feature, for all items."""
+        """Return one vector per feature."""
         return self.vectors(group)
 
     def sequences(self, group: str) -> list[Sequence]:
-        """Refuse sequences: sampled items have none."""
+        """Refuse sequences."""
         raise ValueError(f"group {group}: sampled items cannot have sequences")
 
 

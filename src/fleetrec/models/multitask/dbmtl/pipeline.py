@@ -13,6 +13,8 @@ from fleetrec.config.pipeline_dialect.model import BayesTaskTower, Dnn
 from fleetrec.core.batch import Batch, Inputs
 from fleetrec.models.bayes_towers import BayesTowers
 from fleetrec.models.group_model import GroupModel, mlp_of, needed
+from fleetrec.models.rank.cmbf.network import CmbfNetwork, CmbfTower
+from fleetrec.models.rank.uniter.network import UniterNetwork, UniterTower
 from fleetrec.models.task_towers import outputs_of, tasks_of
 from fleetrec.nn.expert_mixture import ExpertMixture
 from fleetrec.nn.mlp import Mlp
@@ -23,6 +25,10 @@ GROUP = "all"
 class DbmtlMessage(Message):
     """``dbmtl``: a shared network, maybe experts, and a tower for each task."""
 
+    oneofs = (("bottom_cmbf", "bottom_uniter"),)
+
+    bottom_cmbf: CmbfTower | None = None
+    bottom_uniter: UniterTower | None = None
     bottom_dnn: Dnn | None = None
     expert_dnn: Dnn | None = None
     num_expert: int = Field(default=0, ge=0)
@@ -51,7 +57,12 @@ class Model(GroupModel):
         options = needed(config.dbmtl, "dbmtl")
         scored = tasks_of(options.task_towers, config)
         super().__init__(config, l2=options.l2_regularization, tasks=scored)
-        in_dim = self.inputs.dim(GROUP)
+        self.modal: CmbfNetwork | UniterNetwork | None = None
+        if options.bottom_cmbf is not None:
+            self.modal = CmbfNetwork(options.bottom_cmbf, self.inputs)
+        elif options.bottom_uniter is not None:
+            self.modal = UniterNetwork(options.bottom_uniter, self.inputs)
+        in_dim = self.inputs.dim(GROUP) if self.modal is None else self.modal.out_dim
         self.bottom = Mlp(in_dim, ())
         if options.bottom_dnn is not None:
             self.bottom = mlp_of(options.bottom_dnn, in_dim)
@@ -75,6 +86,9 @@ class Model(GroupModel):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the outputs of every task, under its name."""
-        x_BX = self.bottom(self.inputs.cat(batch, GROUP))
+        if self.modal is None:
+            x_BX = self.bottom(self.inputs.cat(batch, GROUP))
+        else:
+            x_BX = self.bottom(self.modal(self.inputs, batch))
         parts = [x_BX] * len(self.scored_tasks) if self.mixture is None else self.mixture(x_BX)
         return outputs_of(self.scored_tasks, self.heads(parts))
