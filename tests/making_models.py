@@ -100,8 +100,50 @@ MODALS = {
     "CMBF": model_config("CMBF", f"cmbf {{ {CMBF} {FINAL} }}", groups=MODAL_GROUPS),
     "Uniter": model_config("Uniter", f"uniter {{ {UNITER} {FINAL} }}", groups=MODAL_GROUPS),
 }
+HIDDEN = "{ hidden_units: [8] }"
+SCORE = "{ hidden_units: [4, 1] }"
+PLAIN_MATCHES = {
+    "DropoutNet": model_config(
+        "DropoutNet",
+        f"dropoutnet {{ user_content {HIDDEN} user_preference {HIDDEN} item_content {HIDDEN} "
+        f"user_tower {HIDDEN} item_tower {HIDDEN} user_dropout_rate: 0.2 }} "
+        "losses { loss_type: CLASSIFICATION } losses { loss_type: PAIR_WISE_LOSS }",
+        groups={
+            "user_content": '"city"',
+            "user_preference": '"user"',
+            "item_content": '["item", "price"]',
+        },
+    ),
+    "MIND": model_config(
+        "MIND",
+        f"mind {{ user_dnn {HIDDEN} item_dnn {HIDDEN} concat_dnn {HIDDEN} capsule_config {{ "
+        "max_k: 3 max_seq_len: 4 high_dim: 8 } }",
+        groups={"hist": '"visits"', "user": '["user", "city"]', "item": '"item"'},
+    ),
+    "MultiTowerRecall": model_config(
+        "MultiTowerRecall",
+        f"multi_tower_recall {{ user_tower {{ dnn {HIDDEN} }} item_tower {{ dnn {HIDDEN} }} "
+        f"{FINAL} }}",
+        groups=USER_AND_ITEM,
+    ),
+    "PDN": model_config(
+        "PDN",
+        f"pdn {{ user_dnn {HIDDEN} item_dnn {HIDDEN} u2i_dnn {HIDDEN} trigger_dnn {SCORE} i2i_dnn "
+        f"{HIDDEN} sim_dnn {SCORE} bias_dnn {SCORE} direct_user_dnn {HIDDEN} direct_item_dnn "
+        f"{HIDDEN} }}",
+        groups={
+            "u2i_seq": '"visits"',
+            "i_seq": '"visits"',
+            "i2i_seq": '"visits"',
+            "user": '["user", "city"]',
+            "item": '"item"',
+            "bias": '"city"',
+        },
+    ),
+}
 MODELS = {
     **MODELS,
+    **PLAIN_MATCHES,
     **MODALS,
     **MATCHES,
     **{name: model_config(name, body, groups={"all": ALL}) for name, body in ONE_GROUP.items()},

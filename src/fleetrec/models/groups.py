@@ -173,6 +173,10 @@ class GroupEmbeddings(nn.Module):
             if feature.sequence is not None
         ]
 
+    def sequence_names(self, group: str) -> list[str]:
+        """Return the features of a group that are sequences."""
+        return [one.name for one in self._group(group).features if one.sequence is not None]
+
     def sequence_dims(self, group: str) -> tuple[int, ...]:
         """Return the widths of the steps of the sequences of a group."""
         return tuple(
