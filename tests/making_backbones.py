@@ -173,7 +173,9 @@ RANKS = {
         groups=["all"],
     ),
     "fibinet": rank(
-        block("all", "group:all", "input_layer { do_batch_norm: true only_output_feature_list: true }"),
+        block(
+            "all", "group:all", "input_layer { do_batch_norm: true only_output_feature_list: true }"
+        ),
         block(
             "fibinet",
             "all",

@@ -24,9 +24,7 @@ EXPERT = "{ hidden_units: [8] }"
 TOWER_OF_ALL = f"towers {{ input: 'all' {DNN} }} {FINAL}"
 ONE_GROUP = {
     "AutoInt": "autoint { multi_head_num: 2 multi_head_size: 4 interacting_layer_num: 2 }",
-    "DBMTL": (
-        f"dbmtl {{ bottom_dnn {EXPERT} expert_dnn {EXPERT} num_expert: 2 {RELATED} }}"
-    ),
+    "DBMTL": (f"dbmtl {{ bottom_dnn {EXPERT} expert_dnn {EXPERT} num_expert: 2 {RELATED} }}"),
     "PLE": (
         "ple { extraction_networks { network_name: 'first' expert_num_per_task: 2 share_num: 1 "
         f"task_expert_net {EXPERT} share_expert_net {EXPERT} }} extraction_networks {{ "
@@ -53,9 +51,7 @@ ONE_GROUP = {
     ),
 }
 SOFTMAX = "loss_type: SOFTMAX_CROSS_ENTROPY"
-TOWER_PAIR = (
-    "user_tower { %s dnn { hidden_units: [16, 8] } } item_tower { %s dnn { hidden_units: [16, 8] } }"
-)
+TOWER_PAIR = "user_tower { %s dnn { hidden_units: [16, 8] } } item_tower { %s dnn { hidden_units: [16, 8] } }"
 SENET = "senet { num_squeeze_group: 1 reduction_ratio: 2 }"
 MATCHES = {
     "DSSM_SENet": model_config(
@@ -103,6 +99,12 @@ MODALS = {
 HIDDEN = "{ hidden_units: [8] }"
 SCORE = "{ hidden_units: [4, 1] }"
 PLAIN_MATCHES = {
+    "CoMetricLearningI2I": model_config(
+        "CoMetricLearningI2I",
+        f"metric_learning {{ session_id: 'city' input: 'item' dnn {HIDDEN} highway {{ input: "
+        "'user' emb_size: 4 } circle_loss { margin: 0.25 gamma: 8 } } loss_type: CIRCLE_LOSS",
+        groups={"item": '["item", "price"]', "user": '"user"'},
+    ),
     "DropoutNet": model_config(
         "DropoutNet",
         f"dropoutnet {{ user_content {HIDDEN} user_preference {HIDDEN} item_content {HIDDEN} "
@@ -155,4 +157,15 @@ SEVERAL_TASKS = ("DBMTL", "ESMM", "MMoE", "MultiTaskModel", "PLE", "SimpleMultiT
 
 def labels_of(name):
     """Return the labels of the pipeline of a model class."""
+    if name == "CoMetricLearningI2I":
+        return '["label", "city"]'
     return '["label", "like", "score"]' if name in SEVERAL_TASKS else '"label"'
+
+
+def metrics_of(name):
+    """Return the metrics of the pipeline of a model class."""
+    if name == "CoMetricLearningI2I":
+        return "metrics_set { recall_at_topk { topk: 3 } } metrics_set { precision_at_topk {} }"
+    if name in ("DAT", "MatchModel"):
+        return "metrics_set { recall_at_topk {} }"
+    return "metrics_set { auc {} }"

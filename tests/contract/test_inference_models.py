@@ -28,7 +28,7 @@ from fleetrec.export.inference import plan_inference
 from fleetrec.models.base import predictions
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.phase import Phase
-from making_models import MODELS, labels_of
+from making_models import MODELS, labels_of, metrics_of
 from making_phases import evaluate, phase_of, train
 from making_pipelines import write_data, write_pipeline
 
@@ -99,7 +99,13 @@ def test_a_model_of_the_zoo(place, torch_free_process, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(pipeline_classes()))
 def test_a_model_class_of_pipelines(name, pipeline_data, torch_free_process, tmp_path):
-    path = write_pipeline(tmp_path, MODELS[name], paths=pipeline_data, labels=labels_of(name))
+    path = write_pipeline(
+        tmp_path,
+        MODELS[name],
+        paths=pipeline_data,
+        labels=labels_of(name),
+        eval_config=metrics_of(name),
+    )
     decoded = decode_pipeline(path, classes=pipeline_classes(), changes=Changes(), kind="train")
     (run,) = decoded.job.runs
     phase = phase_of(run.phases[0], run)

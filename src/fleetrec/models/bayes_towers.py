@@ -32,7 +32,9 @@ class BayesTowers(nn.Module):
         dims: dict[str, int] = {}
         for tower, in_dim in zip(towers, in_dims, strict=True):
             layer = Mlp(in_dim, ()) if tower.dnn is None else mlp_of(tower.dnn, in_dim)
-            relation = _relation(tower, layer.out_dim, [dims[n] for n in tower.relation_tower_names])
+            relation = _relation(
+                tower, layer.out_dim, [dims[n] for n in tower.relation_tower_names]
+            )
             dims[tower.tower_name] = relation.out_dim
             layers.append(layer)
             relations.append(relation)

@@ -32,7 +32,9 @@ class DotAttention(nn.Module):
         self.adds, self.causal = adds, causal
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, query_BQD: Tensor, value_BLV: Tensor, key_BLD: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, query_BQD: Tensor, value_BLV: Tensor, key_BLD: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Return the mixed values, B by Q by V, and their shares."""
         if self.adds:
             both = query_BQD.unsqueeze(2) + key_BLD.unsqueeze(1)

@@ -29,6 +29,7 @@ from fleetrec.config.pipeline_dialect.distribution import (
 )
 from fleetrec.config.pipeline_dialect.edit import Edit, apply_edits, set_field
 from fleetrec.config.pipeline_dialect.losses import (
+    GROUPED,
     KINDS,
     distillation_options,
     grouping_features,
@@ -183,7 +184,9 @@ class _Translator:
         losses = [loss_options(one) for one in pipeline.model.losses]
         grouped = [metric.feature for metric in (*metrics, *of_towers)]
         grouped += grouping_features(losses, towers, pipeline.model.kd)
-        features = data.features(grouped)
+        session = self._session(model_class)
+        grouped += [f"{GROUPED}{session}"] if session else []
+        features = data.features(grouped, session=session)
         self._check_label_name()
         check_data(pipeline, self._problems, is_training=kind == "train")
         check_training(pipeline, self._problems)
@@ -198,7 +201,7 @@ class _Translator:
             {
                 "groups": groups,
                 "attention_groups": attention_groups,
-                "labels": self._labels(),
+                "labels": [name for name in self._labels() if name != session],
                 "loss": KINDS[pipeline.model.loss_type],
                 "losses": losses,
                 "loss_weights": pipeline.model.loss_weight_strategy.lower(),
@@ -308,6 +311,11 @@ class _Translator:
         """Return the labels; the one that the model chooses is the first."""
         name, labels = self._pipeline.model.label_name, self._pipeline.data_config.label_fields
         return (name, *(one for one in labels if one != name)) if name in labels else labels
+
+    def _session(self, model_class: ModelClass | None) -> str:
+        """Return the label field that a model of vectors compares samples within."""
+        message = None if model_class is None else getattr(self._pipeline.model, model_class.field)
+        return str(getattr(message, "session_column", ""))
 
     def _check_label_name(self) -> None:
         name, labels = self._pipeline.model.label_name, self._pipeline.data_config.label_fields

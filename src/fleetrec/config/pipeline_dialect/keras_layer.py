@@ -159,7 +159,9 @@ class KerasLayer(Message):
     attention: layers.AttentionMessage | None = None
     multi_head_attention: layers.MultiHeadMessage | None = None
 
-    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (("st_params", *dict.fromkeys(FIELDS.values())),)
+    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("st_params", *dict.fromkeys(FIELDS.values())),
+    )
 
     @model_validator(mode="after")
     def _check_class(self) -> Self:
@@ -204,4 +206,3 @@ def _sentence(error: ValidationError) -> str:
         where = ".".join(str(part) for part in detail["loc"])
         problems.append(f"{where}: {detail['msg'].removeprefix('Value error, ')}")
     return "; ".join(problems)
-

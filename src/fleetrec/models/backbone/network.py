@@ -276,7 +276,9 @@ class Run:
             found.append(self._keras(repeat.keras_layer, one, f"{path}_{number}"))
         if len(found) == 1:
             return found[0]
-        return found if repeat.output_concat_axis is None else merge(found, repeat.output_concat_axis)
+        return (
+            found if repeat.output_concat_axis is None else merge(found, repeat.output_concat_axis)
+        )
 
     def _recurrent(self, recurrent: Recurrent, value: Value, path: str) -> Value:
         fixed = recurrent.fixed_input_index
@@ -299,8 +301,6 @@ class Run:
         if module is None:
             module = self.network.add_layer(path, NumberTable(options, matrix(value).shape[1]))
         return module(matrix(value))
-
-
 
 
 def output_names(graph: Graph) -> tuple[str, ...]:

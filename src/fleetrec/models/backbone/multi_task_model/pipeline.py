@@ -37,7 +37,9 @@ class Model(BackboneModel):
         count = len(scored)
         dims = self.backbone.out_dims or (self.backbone.out_dim,) * count
         if len(dims) != count:
-            raise ValueError(f"{count} task_towers need as many outputs of the backbone, got {len(dims)}")
+            raise ValueError(
+                f"{count} task_towers need as many outputs of the backbone, got {len(dims)}"
+            )
         self.heads = BayesTowers(
             params.task_towers, dims, out_dims=[task.num_class for task in scored]
         )

@@ -64,8 +64,14 @@ class Model(GroupModel):
         super().__init__(config, l2=options.l2_regularization)
         self._options = options
         user_dim, item_dim = self.inputs.dim("user"), self.inputs.dim("item")
-        dims = {name: sum(self.inputs.sequence_dims(name)) for name in (USER_TO_ITEM, ITEM, ITEM_TO_ITEM)}
-        self.user, self.item = mlp_of(options.user_dnn, user_dim), mlp_of(options.item_dnn, item_dim)
+        dims = {
+            name: sum(self.inputs.sequence_dims(name))
+            for name in (USER_TO_ITEM, ITEM, ITEM_TO_ITEM)
+        }
+        self.user, self.item = (
+            mlp_of(options.user_dnn, user_dim),
+            mlp_of(options.item_dnn, item_dim),
+        )
         self.trigger = mlp_of(options.u2i_dnn, dims[USER_TO_ITEM] + dims[ITEM])
         self.similar = mlp_of(options.i2i_dnn, dims[ITEM])
         if (self.user.out_dim, self.item.out_dim) != (self.trigger.out_dim, self.similar.out_dim):

@@ -62,7 +62,10 @@ class Model(GroupModel):
         del inputs
         options = needed(config.esmm, "esmm")
         conversion, click = tasks_of(options.task_towers, config)
-        is_plain = click.loss_name == "classification" and (click.num_class, conversion.num_class) == (1, 1)
+        is_plain = click.loss_name == "classification" and (
+            click.num_class,
+            conversion.num_class,
+        ) == (1, 1)
         if not is_plain or conversion.loss_name not in ("classification", "l2"):
             raise ValueError(
                 "esmm: ctr_tower needs loss_type CLASSIFICATION, cvr_tower this or L2_LOSS, both "

@@ -94,9 +94,7 @@ class Images(nn.Module):
             self.num_tokens = width
         elif dim // patches != self.out_dim:
             self.project = scaled_linear(dim // patches, self.out_dim)
-        self.layers = _encoder(
-            options, self.out_dim, heads, options.image_self_attention_layer_num
-        )
+        self.layers = _encoder(options, self.out_dim, heads, options.image_self_attention_layer_num)
 
     def forward(self, x_BX: Tensor) -> Tensor:
         """Return tokens_BLH."""
