@@ -71,25 +71,24 @@ BST = (
 CONTRASTIVE = """
 packages { name: 'augment' blocks {
   name: 'changed' inputs { block_name: 'history' }
-  keras_layer { class_name: 'SeqAugment' seq_aug { mask_rate: 0.6 crop_rate: 0.2 reorder_rate: 0.6 } }
+  keras_layer { class_name: 'SeqAugment' seq_aug { mask_rate: 0.6 crop_rate: 0.2 } }
 } }
 packages { name: 'encoder' blocks {
   name: 'bst' inputs { use_package_input: true }
-  keras_layer { class_name: 'BST' %s }
+  keras_layer { class_name: 'BST' ENCODER }
 } }
 blocks { name: 'contrast'
   inputs { package_name: 'encoder' package_input: 'augment' }
   inputs { package_name: 'encoder' package_input: 'augment' }
   merge_inputs_into_list: true
-  keras_layer { class_name: 'AuxiliaryLoss' %s }
+  keras_layer { class_name: 'AuxiliaryLoss' LOSS }
 }
 blocks { name: 'main'
   inputs { package_name: 'encoder' package_input: 'history' package_input_fn: 'lambda x: x[:2]' }
   inputs { feature_group_name: 'user' }
 }
-""" % (
-    BST % "output_all_token_embeddings: false",
-    struct(loss_type="nce_loss", loss_weight=0.1, temperature=0.15),
+""".replace("ENCODER", BST % "output_all_token_embeddings: false").replace(
+    "LOSS", struct(loss_type="nce_loss", loss_weight=0.1, temperature=0.15)
 )
 RANKS = {
     "deepfm": rank(

@@ -51,7 +51,8 @@ ONE_GROUP = {
     ),
 }
 SOFTMAX = "loss_type: SOFTMAX_CROSS_ENTROPY"
-TOWER_PAIR = "user_tower { %s dnn { hidden_units: [16, 8] } } item_tower { %s dnn { hidden_units: [16, 8] } }"
+TOWER_DNN = "dnn { hidden_units: [16, 8] }"
+TOWER_PAIR = f"user_tower {{ %s {TOWER_DNN} }} item_tower {{ %s {TOWER_DNN} }}"
 SENET = "senet { num_squeeze_group: 1 reduction_ratio: 2 }"
 MATCHES = {
     "DSSM_SENet": model_config(

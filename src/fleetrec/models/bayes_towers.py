@@ -35,7 +35,7 @@ class BayesTowers(nn.Module):
             relation = _relation(
                 tower, layer.out_dim, [dims[n] for n in tower.relation_tower_names]
             )
-            dims[tower.tower_name] = relation.out_dim
+            dims[tower.tower_name] = int(relation.out_dim)  # type: ignore[arg-type]
             layers.append(layer)
             relations.append(relation)
         self.layers, self.relations = nn.ModuleList(layers), nn.ModuleList(relations)

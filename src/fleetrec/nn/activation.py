@@ -7,9 +7,9 @@ from fleetrec.nn.dice import Dice
 
 
 def activation(name: ActivationName, *, dim: int) -> nn.Module:
-    """Return a new activation of values whose last dimension is ``dim``; ``linear`` changes nothing.
+    """Return a new activation of values whose last dimension is ``dim``.
 
-    Only ``dice`` depends on the width.
+    Only ``dice`` depends on the width; ``linear`` changes nothing.
     """
     if name == "dice":
         return Dice(dim)

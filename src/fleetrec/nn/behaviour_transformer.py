@@ -90,7 +90,8 @@ class BehaviourTransformer(nn.Module):
             x_BLH = x_BLH + self.positions_PH
         for layer in self.layers:
             x_BLH = layer(x_BLH, mask_BL)
-        return x_BLH.flatten(1) if self.all_positions else x_BLH[:, 0]
+        out_BX: Tensor = x_BLH.flatten(1) if self.all_positions else x_BLH[:, 0]
+        return out_BX
 
     @staticmethod
     def _project(dim: int, hidden: int) -> nn.Module:

@@ -39,5 +39,5 @@ class CrossAttention(nn.Module):
         """Return x_BLH."""
         attended_BLH = self.attention(x_BLH, other_BRH, other_BRH, other_mask_BR)
         x_BLH = self.attention_norm(self.project(x_BLH) + attended_BLH)
-        x_BLH = self.feed_forward_norm(x_BLH + self.feed_forward(x_BLH))
-        return x_BLH
+        out_BLH: Tensor = self.feed_forward_norm(x_BLH + self.feed_forward(x_BLH))
+        return out_BLH

@@ -106,5 +106,6 @@ class Gate(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return factors between 0 and 2."""
-        gate: Tensor = super().forward(x)
-        return 2 * gate
+        for layer in self:
+            x = layer(x)
+        return 2 * x

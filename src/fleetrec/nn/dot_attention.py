@@ -54,7 +54,7 @@ class HeadsAttention(nn.Module):
     Vaswani et al., "Attention Is All You Need", 2017.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         dims: tuple[int, int, int],
         *,

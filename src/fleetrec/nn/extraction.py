@@ -43,7 +43,7 @@ class Extraction(nn.Module):
         """Return one vector per task and the shared one, which after the last layer is unused."""
         shared = [expert(shared_BX) for expert in self.shared]
         own = [
-            [expert(x_BX) for expert in experts]  # type: ignore[union-attr]
+            [expert(x_BX) for expert in experts]  # type: ignore[attr-defined]
             for experts, x_BX in zip(self.own, inputs, strict=True)
         ]
         mixed = [

@@ -42,7 +42,7 @@ class FieldGates(nn.Module):
         """Return y_BX."""
         squeezed = []
         for field in fields:
-            grouped_BGX = field.unflatten(1, (self.num_groups, -1))
+            grouped_BGX = torch.unflatten(field, 1, (self.num_groups, -1))
             squeezed += [grouped_BGX.amax(dim=2), grouped_BGX.mean(dim=2)]
         weights_BX = self.excite(torch.relu(self.reduce(torch.cat(squeezed, dim=1))))
         x_BX = torch.cat(list(fields), dim=1)

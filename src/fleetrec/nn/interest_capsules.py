@@ -19,7 +19,7 @@ class InterestCapsules(nn.Module):
 
     first_LK: Tensor
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         dim: int,
         *,

@@ -38,7 +38,7 @@ class PeriodicEmbedding(nn.Module):
         """Return v_BND."""
         angle_BNH = 2 * math.pi * self.coefficient_NH * x_BN.unsqueeze(2)
         v_BND = torch.cat([torch.sin(angle_BNH), torch.cos(angle_BNH)], dim=2)
-        if self.weight_NDD is not None:
+        if self.weight_NDD is not None and self.bias_ND is not None:
             v_BND = torch.einsum("bnd,nde->bne", v_BND, self.weight_NDD) + self.bias_ND
         activated_BND: Tensor = self.act(v_BND)
         return activated_BND

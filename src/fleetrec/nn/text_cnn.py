@@ -14,8 +14,8 @@ class TextCnn(nn.Module):
     """The maximum over the sequence of each of several convolutions.
 
     Kim, "Convolutional Neural Networks for Sentence Classification", EMNLP 2014. Sequences are cut
-    or padded with zeros to ``length``; with ``length=0`` all have one window of padding, so that the
-    result does not depend on the longest sequence of a batch.
+    or padded with zeros to ``length``. With ``length=0`` all have one window of padding, so that
+    the result does not depend on the longest sequence of a batch.
     """
 
     def __init__(

@@ -234,7 +234,8 @@ class Backbone(Graph):
     def _check_references(self) -> Self:
         packages = [package.name for package in self.packages]
         outer = [block.name for block in self.blocks]
-        for graph in (self, *self.packages):
+        graphs: list[Graph] = [self, *self.packages]
+        for graph in graphs:
             own = [block.name for block in graph.blocks]
             for name in (*graph.concat_blocks, *graph.output_blocks):
                 if name not in own:

@@ -1,4 +1,4 @@
-"""Expressions in pipelines, such as ``lambda x: tf.concat(x, axis=1)``: parsed, never executed here.
+"""Expressions in pipelines, such as ``lambda x: tf.concat(x, axis=1)``: parsed, not executed.
 
 They are a small part of Python: one argument, numbers, lists, indexing, slices, arithmetic, and
 calls of the functions in ``FUNCTIONS``. Everything else is refused when the pipeline is read.
@@ -141,25 +141,14 @@ def _parse(text: str) -> ast.expr:
 
 def _check(node: ast.AST, names: set[str]) -> None:
     """Refuse every node that is not on the list."""
-    if isinstance(node, ast.Name):
-        if node.id not in names:
-            raise ValueError(f"unknown name {node.id!r}")
-    elif isinstance(node, ast.Attribute):
-        if ast.unparse(node) not in TYPES:
-            raise ValueError(f"{ast.unparse(node)} is not supported here")
-    elif isinstance(node, ast.Call):
-        function_name(node)
-        for child in (*node.args, *(word.value for word in node.keywords)):
-            _check(child, names)
-        if any(word.arg is None for word in node.keywords):
-            raise ValueError("** is not supported here")
+    if isinstance(node, ast.Call):
+        _check_call(node, names)
     elif isinstance(node, ast.ListComp):
         _check_comprehension(node, names)
-    elif isinstance(node, ast.Constant):
-        if not isinstance(node.value, int | float | str | None):
-            raise ValueError(f"{ast.unparse(node)} is not supported here")
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         _check_power(node, names)
+    elif isinstance(node, ast.Name | ast.Attribute | ast.Constant):
+        _check_leaf(node, names)
     elif isinstance(node, _NODES):
         for child in ast.iter_child_nodes(node):
             _check(child, names)
@@ -167,10 +156,30 @@ def _check(node: ast.AST, names: set[str]) -> None:
         raise ValueError(f"{ast.unparse(node)} is not supported here")
 
 
+def _check_leaf(node: ast.Name | ast.Attribute | ast.Constant, names: set[str]) -> None:
+    if isinstance(node, ast.Name):
+        if node.id not in names:
+            raise ValueError(f"unknown name {node.id!r}")
+        return
+    is_number = isinstance(node, ast.Constant) and isinstance(node.value, int | float | str | None)
+    if not is_number and ast.unparse(node) not in TYPES:
+        raise ValueError(f"{ast.unparse(node)} is not supported here")
+
+
+def _check_call(node: ast.Call, names: set[str]) -> None:
+    function_name(node)
+    for child in (*node.args, *(word.value for word in node.keywords)):
+        _check(child, names)
+    if any(word.arg is None for word in node.keywords):
+        raise ValueError("** is not supported here")
+
+
 def _check_power(node: ast.BinOp, names: set[str]) -> None:
     """Refuse exponents that are no small numbers: such numbers take for ever to compute."""
     _check(node.left, names)
-    exponent = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
+    exponent: ast.expr = node.right
+    if isinstance(exponent, ast.UnaryOp):
+        exponent = exponent.operand
     if not isinstance(exponent, ast.Constant) or not isinstance(exponent.value, int | float):
         raise ValueError(f"{ast.unparse(node)}: expected a number as exponent")
     if exponent.value > MAX_EXPONENT or isinstance(node.left, ast.BinOp | ast.Constant):
@@ -181,7 +190,7 @@ def _check_comprehension(node: ast.ListComp, names: set[str]) -> None:
     known = set(names)
     for part in node.generators:
         _check(part.iter, known)
-        if not isinstance(part.target, ast.Name) or part.is_async:
+        if part.is_async or not isinstance(part.target, ast.Name):
             raise ValueError(f"{ast.unparse(node)}: expected a plain name after for")
         known.add(part.target.id)
         for condition in part.ifs:

@@ -63,7 +63,7 @@ class Function:
             raise ValueError(f"{self._text}: {error}") from error
 
 
-def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:  # noqa: PLR0911
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):

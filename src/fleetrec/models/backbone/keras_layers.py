@@ -42,7 +42,11 @@ def _folded(fold: Fold, *, mean: bool = False) -> Callable[[LayerMessage, Value]
 
 
 def _stateless(call: Callable[[Tensor], Tensor]) -> Callable[[LayerMessage, Value], nn.Module]:
-    return lambda message, value: Adapter(nn.Identity(), lambda _, x: call(matrix(x)))
+    def build(message: LayerMessage, value: Value) -> nn.Module:
+        del message, value
+        return Adapter(nn.Identity(), lambda _, x: call(matrix(x)))
+
+    return build
 
 
 def _dense(message: messages.DenseMessage, value: Value) -> nn.Module:

@@ -16,7 +16,6 @@ from fleetrec.config.pipeline_dialect.backbone import (
     Input,
     InputLayer,
     Layer,
-    Package,
     Recurrent,
     Repeat,
 )
@@ -80,7 +79,7 @@ class BackboneNetwork(nn.Module):
     def layer(self, path: str) -> nn.Module | None:
         """Return the layer of a block, or None if it is not built yet."""
         name = re.sub(r"\W", "_", path)
-        return self.layers[name] if name in self.layers else None
+        return dict(self.layers.items()).get(name)
 
     def add_layer(self, path: str, layer: nn.Module) -> nn.Module:
         """Add a layer."""

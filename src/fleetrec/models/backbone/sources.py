@@ -50,7 +50,7 @@ class BatchSource(GroupSource):
     def vectors(self, group: str) -> list[Tensor]:
         """Return one x_BD per feature."""
         x_BX = self._inputs.cat(self._batch, group)
-        return list(x_BX.split(list(self._inputs.dims(group)), dim=1))
+        return list(torch.split(x_BX, list(self._inputs.dims(group)), dim=1))
 
     def plain_vectors(self, group: str) -> list[Tensor]:
         """Return one x_BD for each feature that is not a sequence."""
@@ -71,7 +71,7 @@ class NegativeSource(BatchSource):
     def vectors(self, group: str) -> list[Tensor]:
         """Return one vector per feature."""
         x_NX = self._inputs.negatives(self._batch, group)
-        return list(x_NX.split(list(self._inputs.dims(group)), dim=1))
+        return list(torch.split(x_NX, list(self._inputs.dims(group)), dim=1))
 
     def plain_vectors(self, group: str) -> list[Tensor]:
         """Return one vector per feature."""

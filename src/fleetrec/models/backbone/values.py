@@ -21,7 +21,7 @@ class SequenceValue:
     target_BX: Tensor | None
 
     @property
-    def mask_BL(self) -> Tensor:
+    def mask_BL(self) -> Tensor:  # noqa: N802
         """Return a mask of the elements."""
         places_L = torch.arange(self.x_BLD.shape[1], device=self.x_BLD.device)
         return places_L < self.lengths_B.unsqueeze(1)

@@ -23,7 +23,7 @@ class SimilarityOptions(Protocol):
     """How vectors are compared."""
 
     @property
-    def simi_func(self) -> Literal["COSINE", "INNER_PRODUCT"]:
+    def simi_func(self) -> Literal["COSINE", "INNER_PRODUCT", "EUCLID"]:
         """Return whether vectors are normalised."""
 
     @property
@@ -65,6 +65,8 @@ class VectorPair(nn.Module):
         ignores_batch_items: bool = False,
     ) -> None:
         super().__init__()
+        if options.simi_func == "EUCLID":
+            raise ValueError("simi_func EUCLID is known, but not supported here")
         if config.num_class != 1:
             raise ValueError(f"the model has one similarity, but num_class is {config.num_class}")
         self._is_list_wise = is_list_wise(config)

@@ -42,15 +42,13 @@ class Model(BackboneModel):
                 f"backbone: MatchModel needs at least {max(self._places) + 1} output_blocks, got "
                 f"{len(names)}"
             )
-        if params.simi_func == "EUCLID":
-            raise ValueError("model_params: simi_func EUCLID is known, but not supported here")
         self._item_block = names[self._places[1]]
         found = dict.fromkeys(groups_below(options, self._item_block))
         known = [group.name for group in config.groups]
         negatives = [name for name in found if name in known] if config.has_negatives else []
         super().__init__(config, params, tasks=[match_task(config)], negatives=negatives)
         check_widths(*(self.backbone.out_dims[place] for place in self._places), name="backbone")
-        self.pair = VectorPair(config, _Similarity(params), scales=params.scale_simi)
+        self.pair = VectorPair(config, params, scales=params.scale_simi)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return logits and probabilities, and the vectors of both towers."""
@@ -72,14 +70,6 @@ class Model(BackboneModel):
         return matrix(run.block(self._item_block))
 
 
-class _Similarity:
-    """The similarity of ``model_params``."""
-
-    def __init__(self, params: ModelParams) -> None:
-        self.simi_func = params.simi_func
-        self.temperature = params.temperature
-
-
 def groups_below(options: Backbone, block: str) -> Iterator[str]:
     """Yield the names of groups, and of blocks, that a block depends on."""
     blocks = {one.name: one for one in options.blocks}
@@ -91,11 +81,9 @@ def groups_below(options: Backbone, block: str) -> Iterator[str]:
             continue
         seen.add(name)
         yield name
-        graph = packages.get(name)
-        if name in blocks:
-            inner = [blocks[name]]
-        else:
-            inner = list(graph.blocks) if graph else []
+        inner = [blocks[name]] if name in blocks else []
+        if name in packages:
+            inner += packages[name].blocks
         for one in (one for each in inner for one in each.inputs):
             sources = (one.feature_group_name, one.block_name, one.package_name, one.package_input)
             for source in sources:

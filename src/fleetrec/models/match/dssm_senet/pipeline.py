@@ -4,6 +4,7 @@
 
 from typing import Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -93,6 +94,6 @@ class Model(GroupModel):
         )
 
     def _vector(self, group: str, x_BX: Tensor) -> Tensor:
-        fields = x_BX.split(list(self.inputs.dims(group)), dim=1)
+        fields = torch.split(x_BX, list(self.inputs.dims(group)), dim=1)
         vector_BD: Tensor = self.towers[group](self.gates[group](fields))
         return vector_BD

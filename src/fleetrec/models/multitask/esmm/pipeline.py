@@ -72,11 +72,15 @@ class Model(GroupModel):
                 "with num_class 1"
             )
         metrics = metric_options(options.cvr_tower.metrics_set)
-        names = {"click": click, "conversion": conversion}
         tasks: list[Task] = [
             click,
-            ConversionTask(**names, name=BOTH, metrics=metrics),
-            ClickedTask(**names, name=f"{conversion.name}_masked", metrics=metrics),
+            ConversionTask(click=click, conversion=conversion, name=BOTH, metrics=metrics),
+            ClickedTask(
+                click=click,
+                conversion=conversion,
+                name=f"{conversion.name}_masked",
+                metrics=metrics,
+            ),
         ]
         super().__init__(config, l2=options.l2_regularization, tasks=tasks)
         self._towers = (conversion, click)

@@ -48,8 +48,8 @@ class Model(TowerModel):
         key_dim, dim = self.inputs.attention_dims(tower.input)
         if key_dim != dim:
             raise ValueError(
-                f"seq_att_groups {tower.input}: the keys have width {key_dim}, the histories {dim}; "
-                "they must be equal"
+                f"seq_att_groups {tower.input}: the keys have width {key_dim}, the histories "
+                f"{dim}; they must be equal"
             )
         size = TransformerSize(
             hidden=dim,

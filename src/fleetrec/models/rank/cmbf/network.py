@@ -104,7 +104,8 @@ class Images(nn.Module):
             tokens_BLH = self.project(torch.unflatten(x_BX, 1, (self.num_tokens, -1)))
         for layer in self.layers:
             tokens_BLH = layer(tokens_BLH, all_true(tokens_BLH))
-        return tokens_BLH
+        found_BLH: Tensor = tokens_BLH
+        return found_BLH
 
 
 class Texts(nn.Module):
@@ -162,7 +163,7 @@ class Texts(nn.Module):
 
     def pooled(self, tokens_BLH: Tensor, masks: list[Tensor]) -> Tensor:
         """Return general tokens side by side, and the mean of every sequence."""
-        parts = list(tokens_BLH.split([mask.shape[1] for mask in masks], dim=1))
+        parts = list(torch.split(tokens_BLH, [mask.shape[1] for mask in masks], dim=1))
         first = [parts.pop(0).flatten(1)] if self.num_general else []
         rest = masks[1:] if self.num_general else masks
         means = [mean_of_tokens(part, mask) for part, mask in zip(parts, rest, strict=True)]
@@ -188,9 +189,13 @@ class CmbfNetwork(ModalNetwork):
             if options.cross_modal_layer_num and not all(sizes):
                 raise ValueError("expected image_cross_head_size and text_cross_head_size above 0")
             for _ in range(options.cross_modal_layer_num):
-                shared = {"num_heads": heads, "dropout": options.attention_probs_dropout_prob}
-                image = CrossAttention(image_dim, text_dim, head_dim=sizes[0], **shared)
-                text = CrossAttention(text_dim, image_dim, head_dim=sizes[1], **shared)
+                rate = options.attention_probs_dropout_prob
+                image = CrossAttention(
+                    image_dim, text_dim, num_heads=heads, head_dim=sizes[0], dropout=rate
+                )
+                text = CrossAttention(
+                    text_dim, image_dim, num_heads=heads, head_dim=sizes[1], dropout=rate
+                )
                 image_dim, text_dim = image.out_dim, text.out_dim
                 image_layers.append(image)
                 text_layers.append(text)
