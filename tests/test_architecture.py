@@ -27,6 +27,7 @@ ENTRIES = {
     "eval",
 }  # python -m fleetrec.<verb>
 LAYERS = (  # top to bottom; a package may import only packages on later lines
+    {"api"},
     {"cli"},
     {"fleet", "planning"},
     {"train", "launch", "serving"},
@@ -129,6 +130,7 @@ TYPE_MODULES = {  # protocols, types and constants: nothing in them runs by itse
 # Folders and modules that are tested elsewhere: by one suite over a family of components, with the
 # command that they are behind, or by processes of their own.
 TESTED_ELSEWHERE = {
+    "api.py": "jobs/test_python_api.py",
     "checkpoint/import_rows.py": "jobs/test_table_command.py",
     "checkpoint/table_view.py": "jobs/test_table_command.py",
     "checkpoint/tables.py": "golden/test_checkpoint_manifest.py",
@@ -171,6 +173,8 @@ TESTED_ELSEWHERE = {
     "embedding/table.py": "contract/test_stores.py",
     "export/__main__.py": "jobs/test_export_command.py",
     "export/column_files.py": "jobs/test_predict_command.py",
+    "export/lookup_nodes.py": "unit/export/test_folding.py",
+    "export/assets.py": "jobs/test_export_command.py",
     "export/manifest.py": "golden/test_inference_manifest.py",
     "export/prediction.py": "jobs/test_predict_command.py",
     "export/prediction_files.py": "jobs/test_predict_command.py",

@@ -1,5 +1,7 @@
 """Every model predicts the same after its export, without torch and without its code.
 
+So does onnxruntime alone, with the file that has the tables in it.
+
 All models of the zoo, every phase that trains one, and all model classes of pipelines are found, so
 a new one is covered without touching this file. The data is the test data of the model's config.
 """
@@ -13,6 +15,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from torch import Tensor
 
@@ -24,6 +27,7 @@ from fleetrec.config.yaml_dialect.locate import ZOO, zoo_names
 from fleetrec.core.batch import Batch
 from fleetrec.data.loader import Loader
 from fleetrec.data.user_code import load_reader
+from fleetrec.export.folding import FOLDED, FoldTables
 from fleetrec.export.inference import plan_inference
 from fleetrec.models.base import predictions
 from fleetrec.models.pipeline_classes import pipeline_classes
@@ -119,7 +123,14 @@ def test_a_model_class_of_pipelines(name, pipeline_data, torch_free_process, tmp
 def check(phase: Phase, test_data: DatasetOptions, process: TorchFree, model: Path) -> None:
     """Compare all outputs of the exported model with those of the trained one."""
     rules = phase.loader.input_rules
-    planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=(), rules=rules)
+    planned = plan_inference(
+        phase.model,
+        phase.loader.inputs,
+        feeds=(),
+        fetches=(),
+        rules=rules,
+        fold=FoldTables(max_mib=100),
+    )
     planned.convert()
     with phase.loader.epoch(0) as found:
         for step, batch in enumerate(itertools.islice(found, NUM_BATCHES)):
@@ -136,12 +147,45 @@ def check(phase: Phase, test_data: DatasetOptions, process: TorchFree, model: Pa
     weights = {name: [one for b in batches for one in weights_of(b, name)] for name in weighted}
     columns = columns_of(test_data, labels={task.label for task in phase.model.tasks})
     found = process.predict(model, {"feeds": feeds, "weights": weights, "columns": columns})
-    assert found.keys() == {f"{kind}/{name}" for kind in ("ids", "raw") for name in expected}
+    found |= compute_folded(model / FOLDED, feeds, weights)
+    kinds = ("ids", "raw", "folded")
+    assert found.keys() == {f"{kind}/{name}" for kind in kinds for name in expected}
     for name, parts in expected.items():
         value = np.concatenate(parts)
         assert np.ptp(value) > 0, f"{name} is the same for all samples"
-        for kind in ("ids", "raw"):
+        for kind in kinds:
             np.testing.assert_allclose(found[f"{kind}/{name}"], value, atol=TOLERANCE, rtol=0)
+
+
+def compute_folded(graph: Path, feeds: dict, weights: dict) -> dict[str, np.ndarray]:
+    """Return ``folded/<output>`` of onnxruntime alone."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # about weights, which have a default
+    session = onnxruntime.InferenceSession(
+        graph.read_bytes(), options, providers=["CPUExecutionProvider"]
+    )
+    given: dict[str, np.ndarray] = {}
+    for name, its in feeds.items():
+        if isinstance(its[0], list) and name + ".lengths" in names_of(session.get_inputs()):
+            given[name] = padded(its, np.int64)
+            given[name + ".lengths"] = np.array([len(ids) for ids in its])
+        else:
+            given[name] = np.array(its, np.float32)
+    given |= {f"{name}.weights": padded(its, np.float32) for name, its in weights.items()}
+    outputs = names_of(session.get_outputs())
+    found = session.run(outputs, given)
+    return {f"folded/{name}": value for name, value in zip(outputs, found, strict=True)}
+
+
+def names_of(nodes: list) -> list[str]:
+    return [node.name for node in nodes]
+
+
+def padded(lists: list, dtype: type) -> np.ndarray:
+    table = np.zeros((len(lists), max(map(len, lists))), dtype)
+    for row, one in zip(table, lists, strict=True):
+        row[: len(one)] = one
+    return table
 
 
 def feed_of(batch: Batch, name: str) -> list:

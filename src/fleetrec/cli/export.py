@@ -14,6 +14,7 @@ from fleetrec.config.load import PIPELINE_FILE
 from fleetrec.config.rules import RowType
 from fleetrec.core import storage
 from fleetrec.core.errors import ConfigError
+from fleetrec.export.assets import read_assets
 from fleetrec.export.manifest import KIND
 from fleetrec.train.checkpoint_export import export_checkpoint
 
@@ -36,6 +37,7 @@ class ExportRequest:
     clear_export: bool = False
     done_file: str | None = None
     rows: str | None = None
+    fold_mib: int | None = None
     overrides: Sequence[str] = ()
     refused: Sequence[str] = ()
 
@@ -73,9 +75,9 @@ def export_model(request: ExportRequest) -> None:
             model_dir=request.model_dir,
             overrides=request.overrides,
         )
-        if request.rows is not None:
-            inference = run.inference.model_copy(update={"rows": request.rows})
-            run = run.model_copy(update={"inference": inference})
+        changes = {"rows": request.rows, "fold_mib": request.fold_mib}
+        given = {name: value for name, value in changes.items() if value is not None}
+        run = run.model_copy(update={"inference": run.inference.model_copy(update=given)})
         assets = _assets(request)
         target = request.out
         if request.export_dir is not None:
@@ -101,14 +103,8 @@ def _model_dir(request: ExportRequest) -> str:
 
 def _assets(request: ExportRequest) -> dict[str, bytes]:
     """Return the files to add by name; the pipeline is one of them."""
-    found: dict[str, bytes] = {}
-    for given in filter(None, (request.asset_files or "").split(",")):
-        name, colon, path = given.partition(":")
-        if not colon or path.startswith("//"):  # a URL
-            name, path = storage.name_of(given), given
-        if name.startswith("/") or ".." in name.split("/"):
-            raise ConfigError([f"--asset_files: {name!r} lies outside the folder of assets"])
-        found[name] = storage.read_bytes(path)
+    given = filter(None, (request.asset_files or "").split(","))
+    found = read_assets(given, option="--asset_files")
     if request.export_dir is not None:
         written = storage.join(request.model_dir or ".", PIPELINE_FILE)
         if request.model_dir is not None and storage.exists(written):

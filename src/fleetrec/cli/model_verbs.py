@@ -43,6 +43,16 @@ WithHeader = Annotated[
 OutputSeparator = Annotated[
     str | None, typer.Option("--output_sep", help="Separator of cells in a CSV.")
 ]
+FoldTables = Annotated[
+    int | None,
+    typer.Option(
+        "--fold-tables",
+        min=0,
+        max=2000,  # as MAX_FOLD_MIB, whose import would make --help slow
+        metavar="MIB",
+        help="Also write folded.onnx, which has the tables in it; their size is limited.",
+    ),
+]
 RedisOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -159,6 +169,7 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
     rows: Annotated[
         str | None, typer.Option("--rows", help="Type of rows: float32, float16 or int8.")
     ] = None,
+    fold_tables: FoldTables = None,
     override: Overrides = None,
     redis: RedisOptions = None,
     oss: OssOptions = None,
@@ -180,6 +191,7 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
             clear_export=clear_export,
             done_file=export_done_file,
             rows=rows,
+            fold_mib=fold_tables,
             overrides=override or (),
             refused=tuple(n for n, v in (("redis", redis), ("oss", oss)) if v),
         )

@@ -1,5 +1,6 @@
 """``fleetrec predict``: every row of some data through an inference model or a checkpoint."""
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,7 @@ class PredictRequest:
     with_header: bool = False
     phase: str | None = None
     overrides: Sequence[str] = ()
+    quiet: bool = False
 
     def check(self) -> None:
         """Raise ConfigError with all problems."""
@@ -105,7 +107,7 @@ def predict_data(request: PredictRequest) -> None:
     """Predict all rows; parts that are there already stay."""
     request.check()
     assert request.model is not None and request.data is not None, "checked"
-    with console_logging():
+    with contextlib.nullcontext() if request.quiet else console_logging():
         files = list(list_files(request.data))
         if not files:
             raise DataError(f"{request.data}: no files")

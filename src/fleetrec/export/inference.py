@@ -8,39 +8,34 @@ looked-up vectors, and the manifest describes the lookups. docs/formats/inferenc
 # Shape suffixes: B samples.
 
 import contextlib
-import copy
 import dataclasses
 import functools
 import importlib.util
-import logging
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fleetrec.checkpoint.folder import describe, publish_folder
+from fleetrec.checkpoint.folder import Folder, describe, publish_folder
 from fleetrec.checkpoint.staging import Staging
 from fleetrec.config.input_rules import InputRules
 from fleetrec.config.rules import RowType
-from fleetrec.core.batch import SAMPLE, Batch, Inputs
-from fleetrec.core.cursor import Cursor
+from fleetrec.core.batch import SAMPLE, Inputs
 from fleetrec.core.errors import (
     CheckpointError,
     ConfigError,
     FleetRecError,
-    ModelError,
     UnavailableError,
 )
-from fleetrec.core.jagged import KeyedJagged
 from fleetrec.core.sides import NEGATIVES
 from fleetrec.embedding.collection import LookupGroup
 from fleetrec.embedding.table import TableConfig
 from fleetrec.export.feature_rules import pack_rules
+from fleetrec.export.folding import FoldTables
 from fleetrec.export.manifest import (
     MODEL,
     FeedEntry,
@@ -52,6 +47,7 @@ from fleetrec.export.manifest import (
     TableEntry,
 )
 from fleetrec.export.row_files import RowWriter
+from fleetrec.export.traced_graph import TracedGraph, exporting, sample_batch
 from fleetrec.models.base import Model, predictions
 
 GRAPH = "model.onnx"
@@ -71,6 +67,8 @@ class InferenceModel:
     fetches: tuple[str, ...]
     rules: InputRules | None = None  # for raw columns
     row_type: RowType = "float32"
+    fold: FoldTables | None = None
+    assets: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     option: str = SAVE_INFERENCE  # why the model is exported, for messages
 
     def write(self, url: str | Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -99,11 +97,12 @@ class InferenceModel:
             manifest: Type, version, parent and source of the model.
             fill: Writes the rows of one table.
             weights: The dense network by name of the variable; None: as it is now.
-            assets: Further files by name, which the model does not read.
+            assets: Further files by name, besides those of the model.
         """
         graph = self.encode_graph(weights)
         rules, vocabularies = self._packed_rules if manifest.type == "base" else (None, {})
-        contents = {GRAPH: graph, **{f"assets/{name}": one for name, one in assets.items()}}
+        every = {**self.assets, **assets} if manifest.type == "base" else {}
+        contents = {GRAPH: graph, **{f"assets/{name}": one for name, one in every.items()}}
         contents |= vocabularies
         staging = Staging.create(url)
         try:
@@ -113,6 +112,11 @@ class InferenceModel:
                 writer = RowWriter(staging, name, dim=table.dim, row_type=self.row_type)
                 tables[name] = fill(writer, table)
                 files |= writer.files
+            if self.fold is not None and manifest.type == "base":
+                written = Folder(url=staging.url, meta={}, files=files)
+                folded = self.fold.fold(graph, self._graph_entry(), written, tables)
+                files |= {name: describe(content) for name, content in folded.items()}
+                contents |= folded
             complete = manifest.model_copy(
                 update={"graphs": (self._graph_entry(),), "tables": tables, "input": rules}
             ).with_fingerprint(files)
@@ -143,7 +147,7 @@ class InferenceModel:
     def check_exportable(self) -> None:
         """Trace the model, so that a model that cannot be exported fails before training."""
         graph, names, example = self._traced()
-        with _exporting(self.model, self.option):
+        with exporting(self.model, self.option):
             torch.export.export(graph, example, dynamic_shapes=self._dynamic_shapes(names))
 
     def convert(self) -> None:
@@ -162,7 +166,7 @@ class InferenceModel:
     def _converted(self) -> Any:  # an onnx.ModelProto; onnx is an extra
         """The ONNX model with the weights of the moment it was converted."""
         graph, names, example = self._traced()
-        with _exporting(self.model, self.option):
+        with exporting(self.model, self.option):
             program = torch.onnx.export(
                 graph,
                 example,
@@ -185,7 +189,7 @@ class InferenceModel:
         filled.CopyFrom(self._converted)
         variables = self.model.state_dict()
         for initializer in filled.graph.initializer:
-            name = initializer.name.removeprefix(_Graph.PREFIX)
+            name = initializer.name.removeprefix(TracedGraph.PREFIX)
             if name == initializer.name or name not in variables:
                 continue  # a constant of the network
             weight = (variables if weights is None else weights).get(name)
@@ -199,13 +203,13 @@ class InferenceModel:
             initializer.CopyFrom(onnx.numpy_helper.from_array(array, initializer.name))
         return bytes(filled.SerializeToString())
 
-    def _traced(self) -> tuple["_Graph", list[str], tuple[Tensor, ...]]:
+    def _traced(self) -> tuple["TracedGraph", list[str], tuple[Tensor, ...]]:
         """Return the model as a graph of plain tensors, their names, and an example of them."""
         dense = [name for name in self.feeds if name in self.inputs.dense]
         batch = sample_batch(self.model, self.inputs)
         embedded = list(batch.embedded)
         example = tuple({**batch.dense, **batch.embedded}[name] for name in (*dense, *embedded))
-        graph = _Graph(self.model, dense, embedded, self.fetches)
+        graph = TracedGraph(self.model, dense, embedded, self.fetches)
         return graph.eval(), [*dense, *embedded], example
 
     def _dynamic_shapes(self, names: Sequence[str]) -> tuple[tuple[dict[int, Any], ...]]:
@@ -225,12 +229,14 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     fetches: Sequence[str],
     rules: InputRules | None = None,
     row_type: RowType = "float32",
+    fold: FoldTables | None = None,
+    assets: Mapping[str, bytes] = MappingProxyType({}),
     option: str = SAVE_INFERENCE,
 ) -> InferenceModel:
     """Check the names of feeds and fetches; an empty list means all.
 
-    ``rules`` are stored with the model, so that it takes raw columns. ``option`` is why the model
-    is exported, for messages.
+    ``rules`` are stored with the model, so that it takes raw columns. ``fold`` adds an ONNX file
+    with the tables in it. ``assets`` are further files. ``option`` is why the model is exported.
     """
     _check_installed(option)
     _check_sides(model, option)
@@ -272,63 +278,10 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
         fetches=tuple(fetches or outputs),
         rules=rules,
         row_type=row_type,
+        fold=fold,
+        assets=assets,
         option=option,
     )
-
-
-def sample_batch(model: Model, inputs: Inputs, *, num_samples: int = 2) -> Batch:
-    """Return a batch of zeros in the shape that the model expects."""
-    return Batch(
-        ids=_no_ids(num_samples),
-        dense={name: torch.zeros(num_samples, *shape) for name, shape in inputs.dense.items()},
-        cursor=Cursor(),
-        embedded=model.embedding_collection().zeros(num_samples, max_length=3),
-    )
-
-
-class _Graph(nn.Module):
-    """The model as a function of plain tensors."""
-
-    PREFIX = "_model."  # of the names of weights
-
-    def __init__(
-        self, model: Model, dense: Sequence[str], embedded: Sequence[str], fetches: Sequence[str]
-    ) -> None:
-        super().__init__()
-        self._model = copy.deepcopy(model).cpu()
-        self._dense = dense
-        self._embedded = embedded
-        self._fetches = fetches
-
-    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        named = dict(zip([*self._dense, *self._embedded], tensors, strict=True))
-        batch = Batch(
-            ids=_no_ids(tensors[0].shape[0]),
-            dense={name: named[name] for name in self._dense},
-            cursor=Cursor(),
-            embedded={name: named[name] for name in self._embedded},
-        )
-        outputs = self._model(batch)
-        return tuple(outputs[name] for name in self._fetches)
-
-
-@contextlib.contextmanager
-def _exporting(model: Model, option: str) -> Iterator[None]:
-    """Silence the exporter's warnings; report in one line why a model cannot be exported."""
-    exporter_logger = logging.getLogger("torch.onnx")
-    level = exporter_logger.level
-    exporter_logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about internals of the exporter
-            yield
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise ModelError(
-            f"{type(model).__module__}: the model cannot be exported for {option}: {reason}"
-        ) from error
-    finally:
-        exporter_logger.setLevel(level)
 
 
 def _check_installed(option: str) -> None:
@@ -390,10 +343,3 @@ def _group(key: str, group: LookupGroup) -> GroupEntry:
             for f in group.sequences
         ),
     )
-
-
-def _no_ids(num_samples: int) -> KeyedJagged:
-    """Return an empty feature of ``num_samples`` samples."""
-    nothing = torch.zeros(0, dtype=torch.int64)
-    offsets = torch.zeros(1, dtype=torch.int64)
-    return KeyedJagged(names=(), values_N=nothing, offsets=offsets, num_samples=num_samples)

@@ -21,7 +21,7 @@ from fleetrec.features.values import FeatureValues
 from fleetrec.server.prometheus import CONTENT_TYPE, to_text
 from fleetrec.serving.batcher import Batcher
 from fleetrec.serving.gate import Gate, error_response, json_response
-from fleetrec.serving.inference_protocol import HEADER_LENGTH, decode_request, encode_response
+from fleetrec.serving.inference_protocol import HEADER_LENGTH, encode_response
 from fleetrec.serving.metrics import ServingMetrics
 from fleetrec.serving.model_source import LoadedModel, ModelSource, version_of
 from fleetrec.serving.options import BatchOptions, Limits
@@ -132,12 +132,9 @@ class ServingApp:
         body = await self._body(request)
         loaded = self._loaded()
         header = request.headers.get(HEADER_LENGTH)
-        signature = loaded.signature
-        decoded = await _run(lambda: decode_request(body, header, signature), len(body))
-        fetches = signature.check_fetches(list(decoded.is_binary))
-        answer = await self._compute(
-            loaded, signature.to_values(decoded.tensors), fetches, decoded.timeout_s
-        )
+        decoded, values = await _run(lambda: loaded.decoder.decode(body, header), len(body))
+        fetches = loaded.signature.check_fetches(list(decoded.is_binary))
+        answer = await self._compute(loaded, values, fetches, decoded.timeout_s)
         manifest = answer.manifest
         self._check_version(request, version_of(manifest), manifest.fingerprint)
         parts, num_json = encode_response(

@@ -11,6 +11,7 @@ from fleetrec.core.errors import FleetRecError, UnavailableError
 from fleetrec.export.follower import Follower
 from fleetrec.export.manifest import ModelManifest
 from fleetrec.export.predictor import Predictor
+from fleetrec.serving.request_decoder import RequestDecoder
 from fleetrec.serving.signature import Signature
 
 logger = logging.getLogger(__name__)
@@ -22,6 +23,10 @@ class LoadedModel:
 
     predictor: Predictor
     signature: Signature
+    decoder: RequestDecoder = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decoder", RequestDecoder(self.signature))
 
 
 SignatureOf = Callable[[Predictor], Signature]

@@ -29,9 +29,9 @@ def serve(options: ServeOptions) -> None:
     sys.setswitchinterval(SWITCH_S)
     try:
         import uvicorn
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
         from fleetrec.serving.app import ServingApp
+        from fleetrec.serving.joined_writes import JoiningProtocol
     except ImportError as error:
         raise UnavailableError(
             f"serving needs {error.name}: pip install 'fleetrec[serve]'"
@@ -48,7 +48,7 @@ def serve(options: ServeOptions) -> None:
                 on_start=lambda: _report(options, listening),
             ),
             loop="asyncio",
-            http=HttpToolsProtocol,
+            http=JoiningProtocol,
             ws="none",
             lifespan="on",
             log_config=None,

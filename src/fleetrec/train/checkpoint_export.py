@@ -18,6 +18,8 @@ from fleetrec.data.files import DataFile, list_files
 from fleetrec.data.source import Source, build_source
 from fleetrec.embedding.snapshot import live_rows
 from fleetrec.embedding.table import TableConfig
+from fleetrec.export.assets import ASSET_FILES, read_assets
+from fleetrec.export.folding import FoldTables
 from fleetrec.export.inference import InferenceModel, hashed_into, plan_inference
 from fleetrec.export.manifest import ModelManifest, SourceEntry, TableEntry, VersionEntry
 from fleetrec.export.row_files import RowWriter
@@ -67,6 +69,8 @@ def _plan(phase: PhaseOptions, run: RunOptions) -> InferenceModel:
         fetches=options.fetches,
         rules=rules,
         row_type=options.rows,
+        fold=FoldTables(max_mib=options.fold_mib) if options.fold_mib else None,
+        assets=read_assets(options.assets, option=ASSET_FILES),
         option=OPTION,
     )
 
