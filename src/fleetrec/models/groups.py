@@ -3,7 +3,7 @@
 # Shape suffixes: B samples, F features, L longest list, D width of a row, X width of a group.
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -86,6 +86,11 @@ class GroupEmbeddings(nn.Module):
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups
+
+    @property
+    def options(self) -> Mapping[str, GroupOptions]:
+        """Return the options of all groups."""
+        return self._groups
 
     def names(self, group: str) -> tuple[str, ...]:
         """Return the features of a group."""
@@ -173,10 +178,6 @@ class GroupEmbeddings(nn.Module):
             if feature.sequence is not None
         ]
 
-    def sequence_names(self, group: str) -> list[str]:
-        """Return the features of a group that are sequences."""
-        return [one.name for one in self._group(group).features if one.sequence is not None]
-
     def sequence_dims(self, group: str) -> tuple[int, ...]:
         """Return the widths of the steps of the sequences of a group."""
         return tuple(
@@ -191,15 +192,6 @@ class GroupEmbeddings(nn.Module):
         embedded: Embedded = self.embeddings(batch)
         plain = [feature for feature in found.features if feature.sequence is None]
         return [self._vector(batch, embedded, found, feature) for feature in plain]
-
-    def has_only_numbers(self, group: str) -> bool:
-        """Return whether no feature of a group has a table or is a sequence."""
-        return not any(one.embedded or one.sequence for one in self._group(group).features)
-
-    def plain_dims(self, group: str) -> tuple[int, ...]:
-        """Return the widths of the features of a group that are not sequences."""
-        found = self._group(group)
-        return tuple(self._dim(found, one) for one in found.features if one.sequence is None)
 
     def attention_inputs(self, batch: Batch, name: str) -> AttentionInputs:
         """Return the keys and histories of ``seq_att_groups`` or ``sequence_features``."""

@@ -183,9 +183,9 @@ class _Translator:
             for one in data.metrics(tower.metrics_set, self._at_tower(model_class, number))
         ]
         losses = [loss_options(one) for one in pipeline.model.losses]
+        session = self._session(model_class)
         grouped = [metric.feature for metric in (*metrics, *of_towers)]
         grouped += grouping_features(losses, towers, pipeline.model.kd)
-        session = self._session(model_class)
         grouped += [f"{GROUPED}{session}"] if session else []
         features = data.features(grouped, session=session)
         self._check_label_name()

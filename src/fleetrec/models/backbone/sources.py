@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from fleetrec.config.groups import GroupOptions
 from fleetrec.core.batch import Batch
 from fleetrec.embedding.collection import Sequence
 from fleetrec.models.groups import GroupEmbeddings
@@ -62,7 +63,7 @@ class BatchSource(GroupSource):
 
     def has_only_numbers(self, group: str) -> bool:
         """Return whether no feature of a group has a table."""
-        return self._inputs.has_only_numbers(group)
+        return _has_only_numbers(self._inputs.options[group])
 
 
 class NegativeSource(BatchSource):
@@ -94,7 +95,7 @@ class ExampleSource(GroupSource):
 
     def plain_vectors(self, group: str) -> list[Tensor]:
         """Return one x_BD for each feature that is not a sequence."""
-        return [torch.zeros(EXAMPLES, dim) for dim in self._inputs.plain_dims(group)]
+        return [torch.zeros(EXAMPLES, dim) for dim in _plain_dims(self._inputs.options[group])]
 
     def sequences(self, group: str) -> list[Sequence]:
         """Return the sequences, uncombined."""
@@ -106,4 +107,13 @@ class ExampleSource(GroupSource):
 
     def has_only_numbers(self, group: str) -> bool:
         """Return whether no feature of a group has a table."""
-        return self._inputs.has_only_numbers(group)
+        return _has_only_numbers(self._inputs.options[group])
+
+
+def _has_only_numbers(group: GroupOptions) -> bool:
+    return not any(one.embedded or one.sequence for one in group.features)
+
+
+def _plain_dims(group: GroupOptions) -> list[int]:
+    plain = [one for one in group.features if one.sequence is None]
+    return [one.embedded.dim if one.embedded else one.width for one in plain]

@@ -96,7 +96,9 @@ def test_defaults_differ_between_a_message_and_a_struct(tmp_path, paths, classes
     lowest = {}
     for name, layer in models.items():
         if name == "struct":
-            layer = layer.replace("{ number_value: 8 }", "{ list_value { values { number_value: 8 } } }")
+            layer = layer.replace(
+                "{ number_value: 8 }", "{ list_value { values { number_value: 8 } } }"
+            )
         model = rank(block("net", "group:all", layer), top=None, groups=["all"])
         phase = phase_for(tmp_path, model, paths, classes)
         with phase.loader.epoch(0) as found:

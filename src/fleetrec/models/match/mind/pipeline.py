@@ -146,7 +146,9 @@ class Model(GroupModel):
 
     def _places(self) -> tuple[list[int], int | None]:
         """Return which sequences are elements, and which is about time."""
-        names = self.inputs.sequence_names(HISTORY)
+        group = self.inputs.options.get(HISTORY)
+        features = () if group is None else group.features
+        names = [one.name for one in features if one.sequence is not None]
         if not names:
             raise ValueError(f"group {HISTORY} needs SequenceFeature, as in tag lists")
         time = self._options.time_id_fea
