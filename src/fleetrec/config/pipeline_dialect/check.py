@@ -2,13 +2,13 @@
 
 from fleetrec.config.document import Location
 from fleetrec.config.pipeline_dialect.increments import check_increments
+from fleetrec.config.pipeline_dialect.inputs import FORMATS, PARQUET_INPUTS, input_path
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
 from fleetrec.config.pipeline_dialect.streams import (
     check_streams,
     stream_input,
     stream_notices,
 )
-from fleetrec.config.pipeline_dialect.translate import CSV_INPUTS, PARQUET_INPUTS, input_path
 from fleetrec.config.problems import Problems
 
 MISSING = "required, but missing"
@@ -19,10 +19,15 @@ def check_data(pipeline: Pipeline, problems: Problems, *, is_training: bool) -> 
     data = pipeline.data_config
     check_streams(pipeline, problems)
     problems.check()
-    if data.input_type not in (*CSV_INPUTS, *PARQUET_INPUTS):
-        listed = ", ".join((*CSV_INPUTS, *PARQUET_INPUTS))
-        text = f"{data.input_type} is known, but not supported yet; supported: {listed}"
-        problems.note(("data_config", "input_type"), text)
+    if data.input_type not in FORMATS:
+        services = {"Odps": "MaxCompute", "DataHub": "DataHub", "Hive": "Hive"}
+        service = next((s for name, s in services.items() if name in data.input_type), None)
+        why = f"reads from {service}, which is not supported" if service else "is not supported"
+        text = f"{data.input_type} {why}; write the data to files and use one of"
+        problems.note(("data_config", "input_type"), f"{text} {', '.join(FORMATS)}")
+    if data.data_compression_type not in ("", "GZIP"):
+        text = f"expected GZIP or nothing, got {data.data_compression_type!r}"
+        problems.note(("data_config", "data_compression_type"), text)
     for part in ("train", "eval"):
         path, at = input_path(pipeline, part)
         is_needed = (part == "train") == is_training
@@ -51,7 +56,12 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
         text = "given without fine_tune_checkpoint"
         problems.note(("train_config", "fine_tune_ckpt_var_map"), text)
     check_increments(train.incr_save_config, problems)
-    evaluated = (pipeline.eval_input_path, pipeline.kafka_eval_input, pipeline.parquet_eval_input)
+    evaluated = (
+        pipeline.eval_input_path,
+        pipeline.kafka_eval_input,
+        pipeline.parquet_eval_input,
+        pipeline.binary_eval_input,
+    )
     if pipeline.export_config.exporter_type == "best" and not any(evaluated):
         text = "best needs evaluation data; give eval_input_path"
         problems.note(("export_config", "exporter_type"), text)

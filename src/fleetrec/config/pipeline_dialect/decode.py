@@ -28,6 +28,7 @@ from fleetrec.config.pipeline_dialect.distribution import (
     distribution_notices,
 )
 from fleetrec.config.pipeline_dialect.edit import Edit, apply_edits, set_field
+from fleetrec.config.pipeline_dialect.inputs import input_path
 from fleetrec.config.pipeline_dialect.losses import (
     KINDS,
     distillation_options,
@@ -45,7 +46,7 @@ from fleetrec.config.pipeline_dialect.saving import (
 )
 from fleetrec.config.pipeline_dialect.streams import online_options, without_secrets
 from fleetrec.config.pipeline_dialect.text import Tree, read_tree
-from fleetrec.config.pipeline_dialect.translate import DataTranslator, input_path
+from fleetrec.config.pipeline_dialect.translate import DataTranslator
 from fleetrec.config.pipeline_dialect.translate_model import variational_options
 from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_options
 from fleetrec.config.pipeline_dialect.write import to_text
@@ -174,7 +175,7 @@ class _Translator:
         groups = data.groups()
         attention_groups = data.attention_groups()
         metrics = self._metrics(data)
-        towers = self._towers(model_class)
+        towers = self._towers(model_class, data)
         of_towers = [
             one
             for number, tower in enumerate(towers)
@@ -184,6 +185,7 @@ class _Translator:
         grouped = [metric.feature for metric in (*metrics, *of_towers)]
         grouped += grouping_features(losses, towers, pipeline.model.kd)
         features = data.features(grouped)
+        data.check_functions()
         check_data(pipeline, self._problems, is_training=kind == "train")
         check_training(pipeline, self._problems)
         check_distribution(pipeline.train_config, self._problems)
@@ -197,7 +199,7 @@ class _Translator:
             {
                 "groups": groups,
                 "attention_groups": attention_groups,
-                "labels": pipeline.data_config.label_fields,
+                "labels": data.label_names(),
                 "loss": KINDS[pipeline.model.loss_type],
                 "losses": losses,
                 "loss_weights": pipeline.model.loss_weight_strategy.lower(),
@@ -302,13 +304,15 @@ class _Translator:
             self._problems.note(at, f"no model is called {name!r}{hint(name, self._classes)}")
         return None
 
-    def _towers(self, model_class: ModelClass | None) -> tuple[TaskTower, ...]:
+    def _towers(
+        self, model_class: ModelClass | None, data: DataTranslator
+    ) -> tuple[TaskTower, ...]:
         """Return the towers of a model with several tasks."""
         if model_class is None:
             return ()
         message = getattr(self._pipeline.model, model_class.field)
         towers: tuple[TaskTower, ...] = getattr(message, "task_towers", ())
-        labels = self._pipeline.data_config.label_fields
+        labels = data.label_names()
         for number, tower in enumerate(towers):
             at = self._at_tower(model_class, number)
             if tower.label_name and tower.label_name not in labels:

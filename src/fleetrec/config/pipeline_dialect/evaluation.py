@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from fleetrec.config.pipeline_dialect.message import Message, idle, later
+from fleetrec.config.pipeline_dialect.message import Message, idle
 
 Reduction = Literal["mean", "mean_by_sample_num", "mean_by_positive_num"]
 
@@ -83,4 +83,4 @@ class EvalConfig(Message):
     max_evals: int = idle(default=0)
     save_graph: bool = idle(default=False)
     metrics_set: tuple[Metric, ...] = ()
-    eval_online: bool = later(default=False)
+    eval_online: bool = False

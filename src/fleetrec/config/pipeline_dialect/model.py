@@ -170,7 +170,7 @@ class ModelConfig(Message):
     use_embedding_variable: bool = idle(default=False)
     ev_params: EmbeddingVariable | None = None
     kd: tuple[Kd, ...] = ()
-    restore_filters: tuple[str, ...] = later(default=())
+    restore_filters: tuple[str, ...] = idle(default=())
     variational_dropout: VariationalDropout | None = None
     losses: tuple[Loss, ...] = ()
     loss_weight_strategy: Literal["Fixed", "Uncertainty", "Random"] = "Fixed"

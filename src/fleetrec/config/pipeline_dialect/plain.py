@@ -1,5 +1,6 @@
 """From a tree to plain data that matches the schema, reporting problems."""
 
+import dataclasses
 import math
 import types
 from collections.abc import Iterator
@@ -56,6 +57,7 @@ class Plainer:
                 self._problems.note((*at, name), f"unknown field{hint(name, known)}")
                 continue
             plain |= self._field(name, nodes, known[name], at)
+        self._drop_rivals(plain, schema, at)
         return plain
 
     def _field(self, name: str, nodes: list[Node], shape: Shape, at: Location) -> dict[str, Any]:
@@ -68,15 +70,36 @@ class Plainer:
             ]
             found: Any = values
         else:
-            if len(nodes) > 1:
-                self._problems.note(here, f"expected one value, got {len(nodes)}")
-                return {}
-            values = list(self._values(nodes[0], shape, here))
+            values = list(self._values(self._only(nodes, shape, here), shape, here))
             if not values:
                 return {}
             found = values[0]
         self._check_support(found, shape, here)
         return {name: found}
+
+    def _only(self, nodes: list[Node], shape: Shape, at: Location) -> Node:
+        """Return the value of a field that is given several times, as protobuf merges them."""
+        if len(nodes) == 1:
+            return nodes[0]
+        if shape.message is None or any(node.kind != "message" for node in nodes):
+            self.notices.append(
+                self._problems.spell(at, f"given {len(nodes)} times; the last counts")
+            )
+            return nodes[-1]
+        merged: Tree = {}
+        for node in nodes:
+            for name, inner in node.tree.items():
+                merged.setdefault(name, []).extend(inner)
+        return dataclasses.replace(nodes[-1], tree=merged)
+
+    def _drop_rivals(self, plain: dict[str, Any], schema: type[Message], at: Location) -> None:
+        """Keep the last member of a oneof, as protobuf does."""
+        for names in schema.oneofs:
+            given = [name for name in plain if name in names]
+            for name in given[:-1]:
+                del plain[name]
+                text = f"has no effect: {given[-1]}, which excludes it, is given after it"
+                self.notices.append(self._problems.spell((*at, name), text))
 
     def _values(self, node: Node, shape: Shape, at: Location) -> Iterator[Any]:
         """Yield the value of a node; if it is wrong, report a problem and yield nothing."""
