@@ -1,5 +1,6 @@
 """Messages of TFRecord files as columns: tf.Example, and tf.SequenceExample with several rows."""
 
+import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -54,7 +55,7 @@ def sequence_columns(records: Sequence[bytes], columns: Sequence[ColumnOptions])
                 raise DataError(
                     f"record {number + 1}: {name!r} has {len(values)} rows, others {num_rows}"
                 )
-            cells[name].extend(values or [None] * num_rows)
+            cells[name].extend(values or itertools.repeat(None, num_rows))
     return _to_batch(cells, columns)
 
 

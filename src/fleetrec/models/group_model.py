@@ -153,6 +153,7 @@ def task_of(config: GroupModelOptions) -> ScoredTask:
         losses=config.losses,
         num_class=config.num_class,
         metrics=config.metrics,
+        keeps_in_training=config.metrics_in_training,
     )
 
 

@@ -1,9 +1,12 @@
 """Checks between fields of a pipeline."""
 
+import time
+
 from fleetrec.config.document import Location
 from fleetrec.config.pipeline_dialect.increments import check_increments
 from fleetrec.config.pipeline_dialect.inputs import FORMATS, PARQUET_INPUTS, input_path
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
+from fleetrec.config.pipeline_dialect.saving import deadline_seconds
 from fleetrec.config.pipeline_dialect.streams import (
     check_streams,
     stream_input,
@@ -62,6 +65,7 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
         pipeline.parquet_eval_input,
         pipeline.binary_eval_input,
     )
+    _check_end(pipeline, problems, has_evaluation=any(evaluated))
     if pipeline.export_config.exporter_type == "best" and not any(evaluated):
         text = "best needs evaluation data; give eval_input_path"
         problems.note(("export_config", "exporter_type"), text)
@@ -71,9 +75,41 @@ def check_training(pipeline: Pipeline, problems: Problems) -> None:
             problems.note(at, "is read in the first optimizer_config only; move it there")
 
 
+def _past_deadline(pipeline: Pipeline, problems: Problems) -> list[str]:
+    deadline = deadline_seconds(pipeline.train_config.dead_line)
+    if deadline is None or deadline > time.time():
+        return []
+    text = f"{pipeline.train_config.dead_line} has passed: training ends after its first steps"
+    return [problems.spell(("train_config", "dead_line"), text)]
+
+
+def _check_end(pipeline: Pipeline, problems: Problems, *, has_evaluation: bool) -> None:
+    """Note what is wrong with ends before the last step."""
+    try:
+        deadline_seconds(pipeline.train_config.dead_line)
+    except ValueError:
+        text = "expected YYYYMMDD HH:MM:SS, or 10 digits: seconds since 1970"
+        got = repr(pipeline.train_config.dead_line)
+        problems.note(("train_config", "dead_line"), f"{text}; got {got}")
+    options = pipeline.export_config
+    if not options.enable_early_stop:
+        return
+    if not has_evaluation:
+        text = "needs evaluation data; give eval_input_path"
+        problems.note(("export_config", "enable_early_stop"), text)
+    if pipeline.train_config.save_checkpoints_secs and not options.early_stop_func:
+        text = "counts steps, so that it needs save_checkpoints_steps, not save_checkpoints_secs"
+        problems.note(("export_config", "max_check_steps"), text)
+
+
 def training_notices(pipeline: Pipeline, problems: Problems) -> list[str]:
     """Return notices about fields that work differently from what a user may expect."""
     notices = stream_notices(pipeline, problems)
+    if pipeline.data_config.chief_redundant:
+        text = "has no effect: the chief trains on its own share of the data, as the others do"
+        notices.append(problems.spell(("data_config", "chief_redundant"), text))
+    if pipeline.train_config.dead_line:
+        notices += _past_deadline(pipeline, problems)
     if "exporter_type" not in pipeline.export_config.model_fields_set:
         text = (
             'nothing is exported, unlike in EasyRec; set exporter_type: "final", or "none" to '

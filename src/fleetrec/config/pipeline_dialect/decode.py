@@ -28,7 +28,9 @@ from fleetrec.config.pipeline_dialect.distribution import (
     distribution_notices,
 )
 from fleetrec.config.pipeline_dialect.edit import Edit, apply_edits, set_field
+from fleetrec.config.pipeline_dialect.fg import expand_fg
 from fleetrec.config.pipeline_dialect.inputs import input_path
+from fleetrec.config.pipeline_dialect.json_text import read_json_tree
 from fleetrec.config.pipeline_dialect.losses import (
     KINDS,
     distillation_options,
@@ -52,7 +54,6 @@ from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_optio
 from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
 from fleetrec.config.processes import Processes
-from fleetrec.core.errors import ConfigError
 
 PHASE = "model"  # the phase name of a pipeline's weights in a checkpoint
 ONE_PROCESS = Processes()
@@ -99,11 +100,10 @@ def decode_pipeline(
     processes: Processes = ONE_PROCESS,
 ) -> DecodedPipeline:
     """Read and check a pipeline, or raise ConfigError with all problems."""
-    if path.suffix == ".json":
-        raise ConfigError([f"{path}: pipelines in JSON are not supported yet; expected .config"])
-    tree = read_tree(path)
+    tree = read_json_tree(path) if path.suffix == ".json" else read_tree(path)
     schema = with_classes({one.field: one.message for one in classes.values()})
     _apply(changes, tree, schema)
+    expand_fg(tree)
     document = Document(path=path, data={}, lines={})
     problems = Problems(document)
     plainer = Plainer(document, problems)
@@ -208,6 +208,7 @@ class _Translator:
                 "num_class": pipeline.model.num_class,
                 "has_negatives": pipeline.data_config.sampler is not None,
                 "metrics": metrics,
+                "metrics_in_training": pipeline.eval_config.eval_online,
                 "embedding_regularization": pipeline.model.embedding_regularization,
                 model_class.field: getattr(pipeline.model, model_class.field),
             }

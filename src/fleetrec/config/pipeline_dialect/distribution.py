@@ -109,6 +109,10 @@ def distribution_notices(train: TrainConfig, processes: Processes, problems: Pro
             else f"has no effect: all processes of {strategy} make every step together"
         )
         say("sync_replicas", meaning)
+    if distribution.cluster.strategy == "sync" and has_several_workers(distribution):
+        if "sync_replicas" not in given:
+            text = "is true, its default in EasyRec: workers wait for each other in every step"
+            say("sync_replicas", text)
     if train.num_gpus_per_worker > 1 and strategy not in SEVERAL_GPUS:
         say("num_gpus_per_worker", f"more than 1 has no effect with {strategy}")
     if train.num_gpus_per_worker and distribution.device.kind == "cpu":
@@ -125,6 +129,11 @@ def distribution_notices(train: TrainConfig, processes: Processes, problems: Pro
             f"{distribution.num_steps} steps",
         )
     return found
+
+
+def has_several_workers(distribution: Distribution) -> bool:
+    """Return whether workers share servers."""
+    return distribution.engine != "single" and distribution.cluster.num_workers > 1
 
 
 def _has_servers(train: TrainConfig, processes: Processes) -> bool:

@@ -1,6 +1,6 @@
 """``eval_config``: metrics, and the number of samples."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -40,7 +40,7 @@ class Plain(Message):
 
 
 class Metric(Message):
-    """One of the metrics."""
+    """Metrics; EasyRec takes one in each message, here all of them count."""
 
     auc: Auc | None = None
     gauc: Gauc | None = None
@@ -55,24 +55,6 @@ class Metric(Message):
     precision: Plain | None = None
     recall: Plain | None = None
     avg_precision_at_topk: AtTopK | None = None
-
-    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (
-            "auc",
-            "gauc",
-            "session_auc",
-            "recall_at_topk",
-            "accuracy",
-            "mean_absolute_error",
-            "mean_squared_error",
-            "root_mean_squared_error",
-            "max_f1",
-            "precision_at_topk",
-            "precision",
-            "recall",
-            "avg_precision_at_topk",
-        ),
-    )
 
 
 class EvalConfig(Message):

@@ -47,7 +47,7 @@ class Pipeline(Message):
     feature_configs: tuple[FeatureConfig, ...] = ()
     feature_config: FeatureConfigs = FeatureConfigs()
     model_config_: ModelConfig = Field(alias="model_config")
-    fg_json_path: str = later(default="")
+    fg_json_path: str = ""
 
     oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
         (

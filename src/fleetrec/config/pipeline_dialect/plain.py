@@ -57,7 +57,6 @@ class Plainer:
                 self._problems.note((*at, name), f"unknown field{hint(name, known)}")
                 continue
             plain |= self._field(name, nodes, known[name], at)
-        self._drop_rivals(plain, schema, at)
         return plain
 
     def _field(self, name: str, nodes: list[Node], shape: Shape, at: Location) -> dict[str, Any]:
@@ -91,15 +90,6 @@ class Plainer:
             for name, inner in node.tree.items():
                 merged.setdefault(name, []).extend(inner)
         return dataclasses.replace(nodes[-1], tree=merged)
-
-    def _drop_rivals(self, plain: dict[str, Any], schema: type[Message], at: Location) -> None:
-        """Keep the last member of a oneof, as protobuf does."""
-        for names in schema.oneofs:
-            given = [name for name in plain if name in names]
-            for name in given[:-1]:
-                del plain[name]
-                text = f"has no effect: {given[-1]}, which excludes it, is given after it"
-                self.notices.append(self._problems.spell((*at, name), text))
 
     def _values(self, node: Node, shape: Shape, at: Location) -> Iterator[Any]:
         """Yield the value of a node; if it is wrong, report a problem and yield nothing."""

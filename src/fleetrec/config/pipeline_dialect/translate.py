@@ -337,7 +337,8 @@ class DataTranslator:
         """Refuse ids of floats without ``precision``: equal floats may be written differently."""
         first = options.columns[0]
         is_float = first in self.fields and self.fields[first].input_type in ("FLOAT", "DOUBLE")
-        if is_float and options.kind != "raw" and options.precision is None:
+        is_of_numbers = options.is_dense or options.kind == "raw" or options.buckets.boundaries
+        if is_float and not is_of_numbers and options.precision is None:
             text = f"feature {options.name}: ids of {self.fields[first].input_type} need precision"
             self._problems.note((*at, "input_names"), text)
 
