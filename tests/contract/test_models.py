@@ -24,6 +24,8 @@ from tools.promises import MARGIN, PAGE, PROMISE, last_auc, table_rows
 MAX_LINES = 120
 MAX_DATA_BYTES = 1_500_000  # of all models together: they are installed with the package
 LINEAR = "rank/logistic_regression"
+# Trained whole by `make test`; the others, which take longer, by `make test-slow`.
+TRAINED_QUICKLY = {LINEAR, "rank/fm", "rank/dnn", "rank/deepfm", "rank/nfm", "multitask/mmoe"}
 NUM_LONG = 5000
 MAX_SPREAD = 0.05  # between the AUCs of two seeds
 
@@ -220,6 +222,13 @@ def promised_auc(name: str) -> float:
     return float(found[2])
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in TRAINED_QUICKLY else pytest.mark.slow)
+        for name in zoo_names()
+    ],
+)
 def test_a_run_reaches_the_promised_auc(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run(name)
