@@ -17,6 +17,9 @@ def check_job(source: str, *, overrides: Sequence[str]) -> None:
     job = load_checked(JobRequest(source=source, overrides=overrides))
     for notice in job.notices:
         typer.echo(f"notice: {notice}")
+    width = max(map(len, job.fields), default=0)
+    for path, meaning in job.fields.items():
+        typer.echo(f"{path:{width}}  {meaning}")
     datasets = {
         dataset.name: dataset
         for run in job.runs

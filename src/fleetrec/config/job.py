@@ -273,12 +273,14 @@ class Job(Options):
     """A job file: runs in the order in which they happen.
 
     ``folder`` is where runs write logs and metrics; None: each in its own folder below
-    ``--log-dir``. ``files`` are written there when a run begins, by name.
+    ``--log-dir``. ``files`` are written there when a run begins, by name. ``fields`` of a pipeline
+    are those that it gives, and whether they are honoured, differ in meaning, or are ignored.
     """
 
     source: Path
     workspace: Path
     runs: tuple[RunOptions, ...]
     notices: tuple[str, ...] = ()
+    fields: Mapping[str, str] = Field(default_factory=dict)
     folder: Url | None = None
     files: Mapping[str, str] = Field(default_factory=dict)

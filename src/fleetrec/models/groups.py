@@ -66,9 +66,10 @@ class GroupEmbeddings(nn.Module):
                 self._declare(group, feature, optimizer_group=optimizer_group)
             if group.name in negatives:
                 self._declare_negatives(group)
-        for attention in self._all_attention():
-            for feature in (*attention.own_keys, *attention.history, *attention.aux):
-                self._declare(GroupOptions(name=attention.name), feature, optimizer_group=0)
+            for attention in group.attention:
+                self._declare_attention(attention, optimizer_group=optimizer_group)
+        for attention in attention_groups:
+            self._declare_attention(attention, optimizer_group=0)
         self.embeddings = EmbeddingCollection(
             features=self._features.values(), tables=self._tables.values()
         )
@@ -231,6 +232,11 @@ class GroupEmbeddings(nn.Module):
         if feature.sequence is not None:
             module = GroupSequence(feature, name=name)
             self.sequence_modules[_module_name(group.name, feature.name)] = module
+
+    def _declare_attention(self, attention: AttentionOptions, *, optimizer_group: int) -> None:
+        scope = GroupOptions(name=attention.name)
+        for feature in (*attention.own_keys, *attention.history, *attention.aux):
+            self._declare(scope, feature, optimizer_group=optimizer_group)
 
     def _declare_negatives(self, group: GroupOptions) -> None:
         for feature in group.features:

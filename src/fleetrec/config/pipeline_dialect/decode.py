@@ -49,7 +49,7 @@ from fleetrec.config.pipeline_dialect.saving import (
 from fleetrec.config.pipeline_dialect.streams import online_options, without_secrets
 from fleetrec.config.pipeline_dialect.text import Tree, read_tree
 from fleetrec.config.pipeline_dialect.translate import DataTranslator
-from fleetrec.config.pipeline_dialect.translate_model import variational_options
+from fleetrec.config.pipeline_dialect.translate_model import meanings, variational_options
 from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_options
 from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
@@ -123,6 +123,7 @@ def decode_pipeline(
             workspace=path.parent.absolute(),
             runs=(run,),
             notices=(*plainer.notices, *translator.notices),
+            fields=meanings(plainer.fields, translator.notices),
         ),
         text=without_secrets(to_text(tree, schema), pipeline),
         model_dir=pipeline.model_dir,

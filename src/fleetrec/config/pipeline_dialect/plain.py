@@ -13,6 +13,7 @@ from fleetrec.config.pipeline_dialect.message import Message, Opaque, support_of
 from fleetrec.config.pipeline_dialect.text import Node, Tree
 from fleetrec.config.problems import Problems, hint, meant
 
+Meaning = Literal["honoured", "differs", "ignored"]
 TRUE, FALSE = ("true", "True", "t", "1"), ("false", "False", "f", "0")
 
 
@@ -44,6 +45,7 @@ class Plainer:
         self._document = document
         self._problems = problems
         self.notices: list[str] = []
+        self.fields: dict[str, Meaning] = {}  # that are given, without their indexes
 
     def message(self, tree: Tree, schema: type[Message], at: Location) -> dict[str, Any]:
         """Return the fields of a message; those with problems are left out."""
@@ -113,6 +115,9 @@ class Plainer:
 
     def _check_support(self, value: Any, shape: Shape, at: Location) -> None:
         support = support_of(shape.field)
+        if shape.message is None or support == "idle":
+            path = ".".join(str(step) for step in at if isinstance(step, str))
+            self.fields[path] = "ignored" if support == "idle" else "honoured"
         if support == "idle":
             self.notices.append(self._problems.spell(at, "has no effect here"))
         default = shape.field.default
