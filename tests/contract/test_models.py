@@ -12,7 +12,7 @@ from fleetrec.config.job import PhaseOptions, RunOptions
 from fleetrec.config.yaml_dialect.locate import ZOO, zoo_names
 from fleetrec.core.batch import Batch
 from fleetrec.core.jagged import KeyedJagged
-from fleetrec.export.inference import sample_batch
+from fleetrec.export.traced_graph import sample_batch
 from fleetrec.models.load import load_model_class
 from fleetrec.nn.batch_norm import BatchNorm
 from fleetrec.parallel.state import SavedModel

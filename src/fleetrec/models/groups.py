@@ -3,7 +3,7 @@
 # Shape suffixes: B samples, F features, L longest list, D width of a row, X width of a group.
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from fleetrec.models.group_sequences import (
     joined,
 )
 from fleetrec.models.group_tables import table_of
+from fleetrec.models.towers import Tower
 
 
 class GroupEmbeddings(nn.Module):
@@ -91,6 +92,23 @@ class GroupEmbeddings(nn.Module):
     def names(self, group: str) -> tuple[str, ...]:
         """Return the features of a group."""
         return tuple(feature.name for feature in self._group(group).features)
+
+    def tower(self, group: str, *, output: str, compute: Callable[[Batch], Tensor]) -> Tower:
+        """Return a tower that reads one group."""
+        found = self._group(group)
+        read = [(group, one) for one in found.features]
+        for attention in found.attention:
+            inner = (*attention.own_keys, *attention.history, *attention.aux)
+            read += [(attention.name, one) for one in inner]
+        counts = [one.sequence.counts for _, one in read if one.sequence]
+        dense = [one.name for _, one in read if one.embedded is None] + counts
+        embedded = [_vector_name(scope, one) for scope, one in read if one.embedded]
+        return Tower(
+            output=output,
+            embedded=tuple(dict.fromkeys(embedded)),
+            dense=tuple(dict.fromkeys(filter(None, dense))),
+            compute=compute,
+        )
 
     def dims(self, group: str) -> tuple[int, ...]:
         """Return the widths of the vectors of a group: of features, then of attention."""

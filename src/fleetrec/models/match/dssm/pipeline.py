@@ -14,6 +14,7 @@ from fleetrec.config.groups import GroupModelOptions
 from fleetrec.config.pipeline_dialect.message import Message, later
 from fleetrec.config.pipeline_dialect.model import Dnn
 from fleetrec.core.batch import Batch, Inputs
+from fleetrec.core.tower_names import ITEM, USER
 from fleetrec.models.group_model import GroupModel, mlp_of, needed
 from fleetrec.models.match_scores import (
     candidate_scores,
@@ -21,6 +22,7 @@ from fleetrec.models.match_scores import (
     match_task,
     pair_outputs,
 )
+from fleetrec.models.towers import Tower
 from fleetrec.nn.mlp import Mlp, scaled_linear
 from fleetrec.nn.scaled_similarity import ScaledSimilarity
 from fleetrec.tasks.in_batch import SIMILARITY
@@ -93,8 +95,7 @@ class Model(GroupModel):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return logits and probabilities or similarities, and the vectors of both towers."""
-        user_BD = self._vector(self.user, self.user_out, self.inputs.cat(batch, "user"))
-        item_BD = self._vector(self.item, self.item_out, self.inputs.cat(batch, "item"))
+        user_BD, item_BD = self._user_vectors(batch), self._item_vectors(batch)
         vectors = {"user_emb": user_BD, "item_emb": item_BD}
         temperature = self._options.temperature
         score_B1 = self.scale((user_BD * item_BD).sum(dim=1, keepdim=True)) / temperature
@@ -114,6 +115,19 @@ class Model(GroupModel):
 
     def _negatives(self, batch: Batch) -> Tensor:
         return self._vector(self.item, self.item_out, self.inputs.negatives(batch, "item"))
+
+    def recall_towers(self) -> Mapping[str, Tower]:
+        """Return the towers of users and items."""
+        return {
+            USER: self.inputs.tower("user", output="user_emb", compute=self._user_vectors),
+            ITEM: self.inputs.tower("item", output="item_emb", compute=self._item_vectors),
+        }
+
+    def _user_vectors(self, batch: Batch) -> Tensor:
+        return self._vector(self.user, self.user_out, self.inputs.cat(batch, "user"))
+
+    def _item_vectors(self, batch: Batch) -> Tensor:
+        return self._vector(self.item, self.item_out, self.inputs.cat(batch, "item"))
 
     def _tower(self, group: str, dnn: Dnn) -> tuple[Mlp, nn.Linear]:
         """Return all layers but the last, and the last."""
