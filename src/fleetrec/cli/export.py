@@ -8,6 +8,7 @@ from typing import get_args
 
 from fleetrec.checkpoint.folder import published_kind
 from fleetrec.checkpoint.staging import delete_folder
+from fleetrec.cli.items import ItemsRequest, item_writer
 from fleetrec.cli.logs import console_logging
 from fleetrec.cli.trained import open_trained, run_of
 from fleetrec.config.load import PIPELINE_FILE
@@ -38,6 +39,7 @@ class ExportRequest:
     done_file: str | None = None
     rows: str | None = None
     fold_mib: int | None = None
+    items: ItemsRequest | None = None
     overrides: Sequence[str] = ()
     refused: Sequence[str] = ()
 
@@ -54,6 +56,8 @@ class ExportRequest:
             problems.append("export: expected a folder for the model, or --export_dir")
         if self.rows not in (None, *ROW_TYPES):
             problems.append(f"--rows: expected {', '.join(ROW_TYPES)}, got {self.rows!r}")
+        if self.items is not None:
+            problems += self.items.problems()
         if self.export_dir is None:
             for name, value in (
                 ("clear_export", self.clear_export),
@@ -85,7 +89,8 @@ def export_model(request: ExportRequest) -> None:
                 _clear(request.export_dir)
             target = _new_folder(request.export_dir)
         assert target is not None, "checked"
-        export_checkpoint(checkpoint, run, target, assets=assets)
+        items = None if request.items is None else item_writer(request.items, run)
+        export_checkpoint(checkpoint, run, target, assets=assets, items=items)
         if request.export_dir is not None and request.done_file is not None:
             url = storage.join(request.export_dir, request.done_file)
             storage.write_bytes(url, DONE_TEXT)

@@ -13,6 +13,7 @@ from fleetrec.cli.model_verbs import model_app
 from fleetrec.cli.online_verb import online_app
 from fleetrec.cli.pipeline_verbs import OnlyOption, checkpoint_app, pipeline_app
 from fleetrec.cli.plan_verb import plan_app
+from fleetrec.cli.recall_verb import recall_app
 from fleetrec.cli.report import report_app
 from fleetrec.cli.serve_verb import serve_app
 from fleetrec.core.errors import ConfigError, FleetRecError, LostRankError
@@ -43,6 +44,7 @@ app.add_typer(launch_app)
 app.add_typer(plan_app)
 app.add_typer(online_app)
 app.add_typer(model_app)
+app.add_typer(recall_app)
 app.add_typer(report_app)
 app.add_typer(serve_app)
 

@@ -53,6 +53,17 @@ FoldTables = Annotated[
         help="Also write folded.onnx, which has the tables in it; their size is limited.",
     ),
 ]
+ItemsOption = Annotated[
+    str | None,
+    typer.Option("--items", help="Items for recall: a file, folder, pattern or URL."),
+]
+ItemIdOption = Annotated[
+    str | None, typer.Option("--item-id", help="The column of --items that has their ids.")
+]
+IndexOption = Annotated[
+    str | None,
+    typer.Option("--index", help="Index of --items: auto, exact, hnsw, ivf or none."),
+]
 RedisOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -170,15 +181,20 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
         str | None, typer.Option("--rows", help="Type of rows: float32, float16 or int8.")
     ] = None,
     fold_tables: FoldTables = None,
+    items: ItemsOption = None,
+    item_id: ItemIdOption = None,
+    index: IndexOption = None,
+    with_header: WithHeader = False,
     override: Overrides = None,
     redis: RedisOptions = None,
     oss: OssOptions = None,
 ) -> None:
-    """Make an inference model of a checkpoint.
+    """Make an inference model of a checkpoint; with --items one that recalls items.
 
     Example: fleetrec export increment_dnn/3 exported_dnn
     """
     from fleetrec.cli.export import ExportRequest, export_model
+    from fleetrec.cli.items import items_request
 
     export_model(
         ExportRequest(
@@ -192,6 +208,7 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
             done_file=export_done_file,
             rows=rows,
             fold_mib=fold_tables,
+            items=items_request(items, item_id, index, with_header=with_header),
             overrides=override or (),
             refused=tuple(n for n, v in (("redis", redis), ("oss", oss)) if v),
         )

@@ -6,16 +6,31 @@ from pydantic import Field
 
 from fleetrec.config.options import Options
 
-FeatureKind = Literal["id", "raw", "tag", "combo", "sequence", "step_counts", "number_sequence"]
+FeatureKind = Literal[
+    "id",
+    "raw",
+    "tag",
+    "combo",
+    "lookup",
+    "expr",
+    "sequence",
+    "step_counts",
+    "number_sequence",
+]
 ColumnType = Literal["text", "integer", "number", "boolean"]
 
 
 class ColumnOptions(Options):
-    """A column: the type of its values, and the default for a missing one."""
+    """A column: the type of its values, and the default for a missing one.
+
+    ``function`` of the Python file ``function_path`` changes its values first.
+    """
 
     name: str
     type: ColumnType = "text"
     default: str = ""
+    function: str = ""
+    function_path: str = ""
 
 
 class BucketOptions(Options):
@@ -58,6 +73,7 @@ class FeatureOptions(Options):
     weight_separator: str | None = None
     max_length: int | None = Field(default=None, gt=0)
     step_separator: str | None = None
+    expression: str = ""
     step_width: int = Field(default=1, gt=0)
     join_separator: str | None = None
     column_separators: tuple[str, ...] = ()

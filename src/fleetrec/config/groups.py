@@ -153,7 +153,8 @@ class GroupModelOptions(Options):
 
     ``losses`` are those of a model with one task. ``loss_weights`` says how several losses are
     added up: with their weights, with learned ones, or with random ones in every step. With
-    ``has_negatives`` batches have sampled items, on a side of their own.
+    ``has_negatives`` batches have sampled items, on a side of their own. Metrics that keep every
+    sample are computed in training only if ``metrics_in_training``.
     """
 
     groups: tuple[GroupOptions, ...] = ()
@@ -167,5 +168,6 @@ class GroupModelOptions(Options):
     has_negatives: bool = False
     num_class: int = Field(default=1, gt=0)
     metrics: tuple[MetricOptions, ...] = ()
+    metrics_in_training: bool = False
     embedding_regularization: float = Field(default=0.0, ge=0)
     backbone: Backbone | None = None

@@ -8,6 +8,7 @@ looked-up vectors, and the manifest describes the lookups. docs/formats/inferenc
 # Shape suffixes: B samples.
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import importlib.util
@@ -24,6 +25,7 @@ from fleetrec.checkpoint.folder import Folder, describe, publish_folder
 from fleetrec.checkpoint.staging import Staging
 from fleetrec.config.input_rules import InputRules
 from fleetrec.config.rules import RowType
+from fleetrec.core import storage
 from fleetrec.core.batch import SAMPLE, Inputs
 from fleetrec.core.errors import (
     CheckpointError,
@@ -41,12 +43,15 @@ from fleetrec.export.manifest import (
     FeedEntry,
     GraphEntry,
     GroupEntry,
+    ItemsEntry,
     ModelManifest,
     PooledEntry,
     SequenceEntry,
     TableEntry,
 )
+from fleetrec.export.opened import OpenModel
 from fleetrec.export.row_files import RowWriter
+from fleetrec.export.tower_model import TowerModel
 from fleetrec.export.traced_graph import TracedGraph, exporting, sample_batch
 from fleetrec.models.base import Model, predictions
 
@@ -55,11 +60,13 @@ NEEDED = ("onnx", "onnxscript")
 SAVE_INFERENCE = "save_inference_path"
 
 FillTable = Callable[[RowWriter, TableConfig], TableEntry]  # writes the rows of a table
+# Writes the items of a model that is not published yet; also returns the entries of their files.
+AddItems = Callable[[Staging, OpenModel], tuple[ItemsEntry, dict[str, dict[str, Any]]]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InferenceModel:
-    """The content of an inference model; the names are checked."""
+    """The content of an inference model, or of one of its towers; the names are checked."""
 
     model: Model
     inputs: Inputs
@@ -70,8 +77,16 @@ class InferenceModel:
     fold: FoldTables | None = None
     assets: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     option: str = SAVE_INFERENCE  # why the model is exported, for messages
+    name: str = MODEL  # of the graph
+    towers: tuple["InferenceModel", ...] = ()
 
-    def write(self, url: str | Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
+    def write(
+        self,
+        url: str | Path,
+        rows: Mapping[str, Mapping[str, Tensor]],
+        *,
+        add_items: AddItems | None = None,
+    ) -> None:
         """Publish a base of the live weights; ``rows`` are ids and rows of every table."""
 
         def fill(writer: RowWriter, table: TableConfig) -> TableEntry:
@@ -79,7 +94,8 @@ class InferenceModel:
             writer.add(columns["ids"].view(np.uint64), columns["rows"])
             return writer.finish(content="all", hashed_into=hashed_into(table))
 
-        self.publish(url, ModelManifest(type="base", graphs=(), tables={}), fill=fill)
+        manifest = ModelManifest(type="base", graphs=(), tables={})
+        self.publish(url, manifest, fill=fill, add_items=add_items)
 
     def publish(
         self,
@@ -89,6 +105,7 @@ class InferenceModel:
         fill: FillTable,
         weights: Mapping[str, Tensor] | None = None,
         assets: Mapping[str, bytes] = MappingProxyType({}),
+        add_items: AddItems | None = None,
     ) -> ModelManifest:
         """Publish a model; returns its complete manifest.
 
@@ -98,11 +115,12 @@ class InferenceModel:
             fill: Writes the rows of one table.
             weights: The dense network by name of the variable; None: as it is now.
             assets: Further files by name, besides those of the model.
+            add_items: Writes the vectors of items, computed by the model.
         """
-        graph = self.encode_graph(weights)
         rules, vocabularies = self._packed_rules if manifest.type == "base" else (None, {})
+        graphs = self._encode_graphs(weights)
         every = {**self.assets, **assets} if manifest.type == "base" else {}
-        contents = {GRAPH: graph, **{f"assets/{name}": one for name, one in every.items()}}
+        contents = {**graphs, **{f"assets/{name}": one for name, one in every.items()}}
         contents |= vocabularies
         staging = Staging.create(url)
         try:
@@ -114,12 +132,21 @@ class InferenceModel:
                 files |= writer.files
             if self.fold is not None and manifest.type == "base":
                 written = Folder(url=staging.url, meta={}, files=files)
-                folded = self.fold.fold(graph, self._graph_entry(), written, tables)
+                folded = self.fold.fold(graphs[GRAPH], self.graph_entry(), written, tables)
                 files |= {name: describe(content) for name, content in folded.items()}
                 contents |= folded
+            entries = tuple(one.graph_entry() for one in (self, *self.towers))
             complete = manifest.model_copy(
-                update={"graphs": (self._graph_entry(),), "tables": tables, "input": rules}
-            ).with_fingerprint(files)
+                update={"graphs": entries, "tables": tables, "input": rules}
+            )
+            if add_items is not None:
+                for name, content in contents.items():
+                    storage.write_bytes(storage.join(staging.url, name), content)
+                written = Folder(url=staging.url, meta={}, files=files)
+                items, of_items = add_items(staging, OpenModel(folder=written, manifest=complete))
+                complete = complete.model_copy(update={"items": items})
+                files |= of_items
+            complete = complete.with_fingerprint(files)
             publish_folder(staging, contents=contents, meta=complete.to_plain(), written=files)
         except BaseException:
             with contextlib.suppress(FleetRecError):  # the first error is the one to show
@@ -127,11 +154,12 @@ class InferenceModel:
             raise
         return complete
 
-    def _graph_entry(self) -> GraphEntry:
+    def graph_entry(self) -> GraphEntry:
+        """Return how the manifest describes this graph."""
         groups = self.model.embedding_collection().groups
         return GraphEntry(
-            name=MODEL,
-            file=GRAPH,
+            name=self.name,
+            file=f"{self.name}.onnx",
             feeds=tuple(map(self._feed, self.feeds)),
             fetches=self.fetches,
             groups=tuple(
@@ -149,6 +177,8 @@ class InferenceModel:
         graph, names, example = self._traced()
         with exporting(self.model, self.option):
             torch.export.export(graph, example, dynamic_shapes=self._dynamic_shapes(names))
+        for tower in self.towers:
+            tower.check_exportable()
 
     def convert(self) -> None:
         """Convert the model to ONNX now, once: ``write`` then only fills in the weights.
@@ -157,6 +187,8 @@ class InferenceModel:
         a model that cannot be exported fails there. So does one whose vocabularies are gone.
         """
         _ = self._converted, self._packed_rules
+        for tower in self.towers:
+            tower.convert()
 
     @functools.cached_property
     def _packed_rules(self) -> tuple[InputRules | None, dict[str, bytes]]:
@@ -179,6 +211,12 @@ class InferenceModel:
             )
         assert program is not None
         return program.model_proto
+
+    def _encode_graphs(self, weights: Mapping[str, Tensor] | None) -> dict[str, bytes]:
+        """Return the files of all graphs."""
+        of_towers = weights and {f"{TowerModel.PREFIX}{n}": one for n, one in weights.items()}
+        found = {self.graph_entry().file: self.encode_graph(weights)}
+        return found | {one.graph_entry().file: one.encode_graph(of_towers) for one in self.towers}
 
     def encode_graph(self, weights: Mapping[str, Tensor] | None = None) -> bytes:
         """Return the ONNX model with some weights by name, or those of this moment."""
@@ -281,6 +319,22 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
         fold=fold,
         assets=assets,
         option=option,
+        towers=tuple(
+            _plan_tower(TowerModel(model, name), inputs, outputs, option)
+            for name in model.recall_towers()
+        ),
+    )
+
+
+def _plan_tower(
+    tower: TowerModel, inputs: Inputs, outputs: Sequence[str], option: str
+) -> InferenceModel:
+    copy.deepcopy(tower).cpu().check(sample_batch(tower.model, inputs), outputs)
+    dense = {n: shape for n, shape in inputs.dense.items() if n in tower.feeds}
+    own = dataclasses.replace(inputs, dense=dense)
+    fetches = (tower.tower.output,)
+    return InferenceModel(
+        model=tower, inputs=own, feeds=tower.feeds, fetches=fetches, option=option, name=tower.name
     )
 
 

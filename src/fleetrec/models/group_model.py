@@ -110,7 +110,8 @@ class GroupModel(base.Model):
 
     def _task_loss(self, outputs: Outputs, batch: Batch) -> Tensor:
         """Return the sum over the tasks; several losses may have learned or random weights."""
-        if self._loss_weights == "fixed":
+        is_random = self._loss_weights == "random"
+        if self._loss_weights == "fixed" or (is_random and not self.training):
             return super().loss(outputs, batch)
         others = [task for task in self.tasks if not isinstance(task, ScoredTask)]
         terms = [
@@ -120,7 +121,7 @@ class GroupModel(base.Model):
             for term in task.terms(outputs, batch)
         ]
         losses_N = torch.stack(terms)
-        if self._loss_weights == "random":
+        if is_random:
             weights_N = torch.softmax(torch.randn(len(terms), device=losses_N.device), dim=0)
             loss = (losses_N * weights_N).sum()
         else:
@@ -165,6 +166,7 @@ def task_of(config: GroupModelOptions) -> ScoredTask:
         losses=config.losses,
         num_class=config.num_class,
         metrics=config.metrics,
+        keeps_in_training=config.metrics_in_training,
     )
 
 

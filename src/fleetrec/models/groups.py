@@ -3,7 +3,7 @@
 # Shape suffixes: B samples, F features, L longest list, D width of a row, X width of a group.
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from fleetrec.models.group_sequences import (
     joined,
 )
 from fleetrec.models.group_tables import table_of
+from fleetrec.models.towers import Tower
 
 
 class GroupEmbeddings(nn.Module):
@@ -66,9 +67,10 @@ class GroupEmbeddings(nn.Module):
                 self._declare(group, feature, optimizer_group=optimizer_group)
             if group.name in negatives:
                 self._declare_negatives(group)
-        for attention in self._all_attention():
-            for feature in (*attention.own_keys, *attention.history, *attention.aux):
-                self._declare(GroupOptions(name=attention.name), feature, optimizer_group=0)
+            for attention in group.attention:
+                self._declare_attention(attention, optimizer_group=optimizer_group)
+        for attention in attention_groups:
+            self._declare_attention(attention, optimizer_group=0)
         self.embeddings = EmbeddingCollection(
             features=self._features.values(), tables=self._tables.values()
         )
@@ -95,6 +97,23 @@ class GroupEmbeddings(nn.Module):
     def names(self, group: str) -> tuple[str, ...]:
         """Return the features of a group."""
         return tuple(feature.name for feature in self._group(group).features)
+
+    def tower(self, group: str, *, output: str, compute: Callable[[Batch], Tensor]) -> Tower:
+        """Return a tower that reads one group."""
+        found = self._group(group)
+        read = [(group, one) for one in found.features]
+        for attention in found.attention:
+            inner = (*attention.own_keys, *attention.history, *attention.aux)
+            read += [(attention.name, one) for one in inner]
+        counts = [one.sequence.counts for _, one in read if one.sequence]
+        dense = [one.name for _, one in read if one.embedded is None] + counts
+        embedded = [_vector_name(scope, one) for scope, one in read if one.embedded]
+        return Tower(
+            output=output,
+            embedded=tuple(dict.fromkeys(embedded)),
+            dense=tuple(dict.fromkeys(filter(None, dense))),
+            compute=compute,
+        )
 
     def dims(self, group: str) -> tuple[int, ...]:
         """Return the widths of the vectors of a group: of features, then of attention."""
@@ -236,6 +255,11 @@ class GroupEmbeddings(nn.Module):
         if feature.sequence is not None:
             module = GroupSequence(feature, name=name)
             self.sequence_modules[_module_name(group.name, feature.name)] = module
+
+    def _declare_attention(self, attention: AttentionOptions, *, optimizer_group: int) -> None:
+        scope = GroupOptions(name=attention.name)
+        for feature in (*attention.own_keys, *attention.history, *attention.aux):
+            self._declare(scope, feature, optimizer_group=optimizer_group)
 
     def _declare_negatives(self, group: GroupOptions) -> None:
         for feature in group.features:

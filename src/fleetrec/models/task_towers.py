@@ -66,6 +66,7 @@ def tasks_of(towers: Sequence[TaskTower], config: GroupModelOptions) -> list[Sco
             losses=[loss_options(one) for one in tower.losses],
             num_class=tower.num_class,
             metrics=metric_options(tower.metrics_set),
+            keeps_in_training=config.metrics_in_training,
             name=tower.tower_name,
             weight=tower.weight,
             uses_sample_weight=tower.use_sample_weight,

@@ -22,9 +22,9 @@ class VariationalDropout(nn.Module):
         super().__init__()
         self.logit_p = nn.Parameter(torch.zeros(sum(dims) if by_value else len(dims)))
         counts = torch.ones(sum(dims), dtype=torch.int64) if by_value else torch.tensor(dims)
-        self.register_buffer("counts", counts, persistent=False)
+        places = torch.repeat_interleave(torch.arange(len(counts)), counts)
+        self.register_buffer("places", places, persistent=False)
         self._penalty = penalty
-        self._width = sum(dims)
 
     def forward(self, x_BX: Tensor) -> Tensor:
         """Return the noisy features; in evaluation the expected ones."""
@@ -41,6 +41,6 @@ class VariationalDropout(nn.Module):
         return self._penalty / num_samples * (1 - torch.sigmoid(self.logit_p)).sum()
 
     def _spread(self, values_F: Tensor) -> Tensor:
-        counts = self.counts
-        assert isinstance(counts, Tensor)
-        return values_F.repeat_interleave(counts, dim=-1, output_size=self._width)
+        places = self.places
+        assert isinstance(places, Tensor)
+        return values_F.index_select(-1, places)

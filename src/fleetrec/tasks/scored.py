@@ -48,6 +48,7 @@ class ScoredTask(Task):
         space: SampleSpaceOptions = NO_SPACE,
         previous: str | None = None,
         keeps_samples: bool = True,
+        keeps_in_training: bool = False,
     ) -> None:
         self.label = label
         self.name = name
@@ -71,14 +72,17 @@ class ScoredTask(Task):
             "uses_sample_weight": uses_sample_weight,
             "space": space,
             "previous": previous,
+            "keeps_in_training": keeps_in_training,
         }
+        self._keeps_in_training = keeps_in_training
         self._check_losses()
         for metric in metrics:
             self._check_metric(metric)
 
     def in_training(self) -> "ScoredTask":
         """Return the task without metrics that keep every sample."""
-        return ScoredTask(**self._settings, keeps_samples=False)  # type: ignore[arg-type]
+        keeps = self._keeps_in_training
+        return ScoredTask(**self._settings, keeps_samples=keeps)  # type: ignore[arg-type]
 
     def outputs(self, logits_BK: Tensor) -> dict[str, Tensor]:
         """Return the outputs of a model for its logits, by the names used in serving."""

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from fleetrec.config.job import DatasetOptions, PhaseOptions, RunOptions
 from fleetrec.core.batch import SAMPLE, Batch
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.sides import NEGATIVES
 from fleetrec.data.columns import to_side
 from fleetrec.data.files import DataFile
 from fleetrec.data.loader import Loader
@@ -41,7 +42,8 @@ class CheckpointModel:
             read_phase(checkpoint, matching_part(checkpoint, phase)), exact=False
         )
         model, inputs = self._phase.model, self._phase.loader.inputs
-        further = sorted({g.side for g in model.embedding_collection().groups.values()} - {SAMPLE})
+        groups = model.embedding_collection().groups.values()
+        further = sorted({group.side for group in groups} - {SAMPLE, NEGATIVES})
         if further:
             raise ConfigError(
                 [
@@ -49,9 +51,10 @@ class CheckpointModel:
                     "so it has no predictions for single samples"
                 ]
             )
-        self._labels = {task.label for task in model.tasks}
+        self._labels = model.label_names()
         self._dense = dict(inputs.dense)
-        looked_up = [feature.feature for feature in model.embedding_collection().features]
+        embedded = model.embedding_collection().features
+        looked_up = [feature.feature for feature in embedded if feature.side == SAMPLE]
         self._sparse = tuple(
             name for name in inputs.sparse if name in looked_up and name not in self._labels
         )
@@ -80,7 +83,7 @@ class CheckpointModel:
             if name in self._dense
         }
         batch = Batch(ids=side.ids, dense={**side.dense, **labels}, cursor=Cursor())
-        outputs: Mapping[str, torch.Tensor] = self._phase.stepper.evaluate(batch).outputs
+        outputs = self._phase.stepper.predict(batch)
         return {name: value.cpu().numpy() for name, value in predictions(outputs).items()}
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -16,6 +16,7 @@ from fleetrec.config.job import (
     RunOptions,
     UpdateOptions,
 )
+from fleetrec.config.losses import LossOptions
 from fleetrec.config.pipeline_dialect.check import (
     check_data,
     check_training,
@@ -28,6 +29,9 @@ from fleetrec.config.pipeline_dialect.distribution import (
     distribution_notices,
 )
 from fleetrec.config.pipeline_dialect.edit import Edit, apply_edits, set_field
+from fleetrec.config.pipeline_dialect.fg import expand_fg
+from fleetrec.config.pipeline_dialect.inputs import input_path
+from fleetrec.config.pipeline_dialect.json_text import read_json_tree
 from fleetrec.config.pipeline_dialect.losses import (
     GROUPED,
     KINDS,
@@ -46,14 +50,13 @@ from fleetrec.config.pipeline_dialect.saving import (
 )
 from fleetrec.config.pipeline_dialect.streams import online_options, without_secrets
 from fleetrec.config.pipeline_dialect.text import Tree, read_tree
-from fleetrec.config.pipeline_dialect.translate import DataTranslator, input_path
-from fleetrec.config.pipeline_dialect.translate_model import variational_options
+from fleetrec.config.pipeline_dialect.translate import DataTranslator
+from fleetrec.config.pipeline_dialect.translate_model import meanings, variational_options
 from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_options
 from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
 from fleetrec.config.processes import Processes
 from fleetrec.config.rules import InferenceOptions
-from fleetrec.core.errors import ConfigError
 
 PHASE = "model"  # the phase name of a pipeline's weights in a checkpoint
 ONE_PROCESS = Processes()
@@ -100,11 +103,10 @@ def decode_pipeline(
     processes: Processes = ONE_PROCESS,
 ) -> DecodedPipeline:
     """Read and check a pipeline, or raise ConfigError with all problems."""
-    if path.suffix == ".json":
-        raise ConfigError([f"{path}: pipelines in JSON are not supported yet; expected .config"])
-    tree = read_tree(path)
+    tree = read_json_tree(path) if path.suffix == ".json" else read_tree(path)
     schema = with_classes({one.field: one.message for one in classes.values()})
     _apply(changes, tree, schema)
+    expand_fg(tree)
     document = Document(path=path, data={}, lines={})
     problems = Problems(document)
     plainer = Plainer(document, problems)
@@ -124,6 +126,7 @@ def decode_pipeline(
             workspace=path.parent.absolute(),
             runs=(run,),
             notices=(*plainer.notices, *translator.notices),
+            fields=meanings(plainer.fields, translator.notices),
         ),
         text=without_secrets(to_text(tree, schema), pipeline),
         model_dir=pipeline.model_dir,
@@ -176,7 +179,7 @@ class _Translator:
         groups = data.groups()
         attention_groups = data.attention_groups()
         metrics = self._metrics(data)
-        towers = self._towers(model_class)
+        towers = self._towers(model_class, data)
         of_towers = [
             one
             for number, tower in enumerate(towers)
@@ -189,6 +192,7 @@ class _Translator:
         grouped += [f"{GROUPED}{session}"] if session else []
         features = data.features(grouped, session=session)
         self._check_label_name()
+        data.check_functions()
         check_data(pipeline, self._problems, is_training=kind == "train")
         check_training(pipeline, self._problems)
         check_distribution(pipeline.train_config, self._problems)
@@ -200,19 +204,11 @@ class _Translator:
         assert model_class is not None
         model = model_class.options.model_validate(
             {
+                **self._plain_options(losses),
                 "groups": groups,
                 "attention_groups": attention_groups,
-                "labels": [name for name in self._labels() if name != session],
-                "loss": KINDS[pipeline.model.loss_type],
-                "losses": losses,
-                "loss_weights": pipeline.model.loss_weight_strategy.lower(),
-                "distillation": [distillation_options(one) for one in pipeline.model.kd],
-                "variational_dropout": variational_options(pipeline.model.variational_dropout),
-                "num_class": pipeline.model.num_class,
-                "has_negatives": pipeline.data_config.sampler is not None,
+                "labels": self._chosen_first(data.label_names(), session),
                 "metrics": metrics,
-                "embedding_regularization": pipeline.model.embedding_regularization,
-                "backbone": pipeline.model.backbone,
                 model_class.field: getattr(pipeline.model, model_class.field),
             }
         )
@@ -234,6 +230,22 @@ class _Translator:
                 num_samples=pipeline.eval_config.num_examples or None,
             )
         return self._run(kind, phase, evaluation, seed=seed)
+
+    def _plain_options(self, losses: Sequence[LossOptions]) -> dict[str, Any]:
+        """Return the options of a model that follow from single fields."""
+        pipeline = self._pipeline
+        return {
+            "loss": KINDS[pipeline.model.loss_type],
+            "losses": losses,
+            "loss_weights": pipeline.model.loss_weight_strategy.lower(),
+            "distillation": [distillation_options(one) for one in pipeline.model.kd],
+            "variational_dropout": variational_options(pipeline.model.variational_dropout),
+            "num_class": pipeline.model.num_class,
+            "has_negatives": pipeline.data_config.sampler is not None,
+            "metrics_in_training": pipeline.eval_config.eval_online,
+            "embedding_regularization": pipeline.model.embedding_regularization,
+            "backbone": pipeline.model.backbone,
+        }
 
     def _run(
         self,
@@ -310,10 +322,10 @@ class _Translator:
             self._problems.note(at, f"no model is called {name!r}{hint(name, self._classes)}")
         return None
 
-    def _labels(self) -> tuple[str, ...]:
-        """Return the labels; the one that the model chooses is the first."""
-        name, labels = self._pipeline.model.label_name, self._pipeline.data_config.label_fields
-        return (name, *(one for one in labels if one != name)) if name in labels else labels
+    def _chosen_first(self, labels: Sequence[str], session: str) -> list[str]:
+        """Return the labels without a session; the one that the model chooses is the first."""
+        known = [label for label in labels if label != session]
+        return sorted(known, key=lambda label: label != self._pipeline.model.label_name)
 
     def _session(self, model_class: ModelClass | None) -> str:
         """Return the label field that a model of vectors compares samples within."""
@@ -326,13 +338,15 @@ class _Translator:
             text = f"no label is called {name!r}{hint(name, labels)}"
             self._problems.note(("model_config", "label_name"), text)
 
-    def _towers(self, model_class: ModelClass | None) -> tuple[TaskTower, ...]:
+    def _towers(
+        self, model_class: ModelClass | None, data: DataTranslator
+    ) -> tuple[TaskTower, ...]:
         """Return the towers of a model with several tasks."""
         if model_class is None:
             return ()
         message = getattr(self._pipeline.model, model_class.field)
         towers: tuple[TaskTower, ...] = getattr(message, "task_towers", ())
-        labels = self._pipeline.data_config.label_fields
+        labels = data.label_names()
         for number, tower in enumerate(towers):
             at = self._at_tower(model_class, number)
             if tower.label_name and tower.label_name not in labels:

@@ -1,10 +1,10 @@
 """``eval_config``: metrics, and the number of samples."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from fleetrec.config.pipeline_dialect.message import Message, idle, later
+from fleetrec.config.pipeline_dialect.message import Message, idle
 
 Reduction = Literal["mean", "mean_by_sample_num", "mean_by_positive_num"]
 
@@ -40,7 +40,7 @@ class Plain(Message):
 
 
 class Metric(Message):
-    """One of the metrics."""
+    """Metrics; EasyRec takes one in each message, here all of them count."""
 
     auc: Auc | None = None
     gauc: Gauc | None = None
@@ -56,24 +56,6 @@ class Metric(Message):
     recall: Plain | None = None
     avg_precision_at_topk: AtTopK | None = None
 
-    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (
-            "auc",
-            "gauc",
-            "session_auc",
-            "recall_at_topk",
-            "accuracy",
-            "mean_absolute_error",
-            "mean_squared_error",
-            "root_mean_squared_error",
-            "max_f1",
-            "precision_at_topk",
-            "precision",
-            "recall",
-            "avg_precision_at_topk",
-        ),
-    )
-
 
 class EvalConfig(Message):
     """How a model is evaluated."""
@@ -83,4 +65,4 @@ class EvalConfig(Message):
     max_evals: int = idle(default=0)
     save_graph: bool = idle(default=False)
     metrics_set: tuple[Metric, ...] = ()
-    eval_online: bool = later(default=False)
+    eval_online: bool = False

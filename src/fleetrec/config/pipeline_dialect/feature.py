@@ -57,7 +57,7 @@ class EmbeddingVariable(Message):
     """``ev_params``: a table that grows."""
 
     filter_freq: int = Field(default=0, ge=0, le=65535)
-    steps_to_live: int = later(default=0)
+    steps_to_live: int = idle(default=0)
     use_cache: bool = idle(default=False)
     init_capacity: int = idle(default=8388608)
     max_capacity: int = idle(default=16777216)
@@ -104,19 +104,19 @@ class FeatureConfig(Message):
     vocab_file: str = ""
     vocab_list: tuple[str, ...] = ()
     shared_names: tuple[str, ...] = ()
-    lookup_max_sel_elem_num: int = later(default=10)
+    lookup_max_sel_elem_num: int = Field(default=10, gt=0)
     max_partitions: int = idle(default=1)
     combiner: Literal["sum", "mean", "sqrtn"] = "sum"
     initializer: Initializer | None = None
     precision: int = Field(default=-1, ge=-1)
     min_val: float = 0.0
     max_val: float = 0.0
-    normalizer_fn: str = later(default="")
+    normalizer_fn: str = ""
     raw_input_dim: int = Field(default=1, gt=0)
     sequence_combiner: SequenceCombiner | None = None
     sub_feature_type: Literal["IdFeature", "RawFeature"] = "IdFeature"
     sequence_length: int = Field(default=1, gt=0)
-    expression: str = later(default="")
+    expression: str = ""
     ev_params: EmbeddingVariable | None = None
     combo_join_sep: str = ""
     combo_input_seps: tuple[str, ...] = ()

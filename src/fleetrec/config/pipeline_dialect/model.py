@@ -12,7 +12,7 @@ from fleetrec.config.pipeline_dialect.backbone import Backbone
 from fleetrec.config.pipeline_dialect.evaluation import Metric
 from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable
 from fleetrec.config.pipeline_dialect.losses import Kd, Loss, LossType
-from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
+from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle
 
 # Model classes and their fields in model_config, whether they can be trained here or not.
 CLASSES = (
@@ -169,7 +169,7 @@ class ModelConfig(Message):
     use_embedding_variable: bool = idle(default=False)
     ev_params: EmbeddingVariable | None = None
     kd: tuple[Kd, ...] = ()
-    restore_filters: tuple[str, ...] = later(default=())
+    restore_filters: tuple[str, ...] = idle(default=())
     variational_dropout: VariationalDropout | None = None
     losses: tuple[Loss, ...] = ()
     loss_weight_strategy: Literal["Fixed", "Uncertainty", "Random"] = "Fixed"

@@ -22,6 +22,15 @@ from fleetrec.config.pipeline_dialect.distribution import KEY_VALUE
 from fleetrec.config.pipeline_dialect.evaluation import Metric
 from fleetrec.config.pipeline_dialect.expand import expand_feature, expand_names
 from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable, FeatureConfig
+from fleetrec.config.pipeline_dialect.inputs import (
+    CSV_INPUTS,
+    FORMATS,
+    PARQUET_INPUTS,
+    RTP_INPUTS,
+    criteo_files,
+    rtp_options,
+    text_table,
+)
 from fleetrec.config.pipeline_dialect.losses import GROUPED
 from fleetrec.config.pipeline_dialect.model import FeatureGroup, SeqAttGroup
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
@@ -31,10 +40,8 @@ from fleetrec.config.pipeline_dialect.translate_feature import FeatureTranslator
 from fleetrec.config.pipeline_dialect.translate_sequences import attention_options
 from fleetrec.config.problems import Problems, hint
 from fleetrec.config.samplers import SAMPLED
-
-CSV_INPUTS = ("CSVInput", "CSVInputV2", "CSVInputEx", "KafkaInput")
-UNQUOTED_INPUTS = ("CSVInputEx", "KafkaInput")
-PARQUET_INPUTS = ("ParquetInput", "ParquetInputV2", "ParquetInputV3")
+from fleetrec.core.errors import DataError
+from fleetrec.core.expression import Expression
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,6 +160,7 @@ class DataTranslator:
                 )
             if label != session:
                 found.append(self._label(label, number))
+        found += self._extra_labels()
         weight = self._pipeline.data_config.sample_weight
         if weight:
             self._check_column(weight, ("data_config", "sample_weight"))
@@ -162,6 +170,47 @@ class DataTranslator:
         by = dict.fromkeys(filter(None, grouped))
         found += [FeatureOptions(name=name, columns=(name.removeprefix(GROUPED),)) for name in by]
         return tuple(found)
+
+    def label_names(self) -> tuple[str, ...]:
+        """Return the labels: columns, and those that are computed."""
+        data = self._pipeline.data_config
+        return (*data.label_fields, *(one.label_name for one in data.extra_label_func))
+
+    def _extra_labels(self) -> list[FeatureOptions]:
+        """Return labels that are computed from columns, after checking how."""
+        found = []
+        for number, one in enumerate(self._pipeline.data_config.extra_label_func):
+            at: Location = ("data_config", "extra_label_func", number, "label_func")
+            try:
+                expression = Expression(one.label_func)
+            except DataError as error:
+                self._problems.note(at, str(error))
+                continue
+            for column in expression.names:
+                self._check_column(column, at)
+            found.append(
+                FeatureOptions(
+                    name=one.label_name,
+                    kind="expr",
+                    is_dense=True,
+                    columns=expression.names or (one.label_name,),
+                    expression=one.label_func,
+                )
+            )
+        return found
+
+    def check_functions(self) -> None:
+        """Note functions of users that cannot be used: they change labels, from a file."""
+        labels = self._pipeline.data_config.label_fields
+        for number, field in enumerate(self._pipeline.data_config.input_fields):
+            at: Location = ("data_config", "input_fields", number, "user_define_fn")
+            if not field.user_define_fn:
+                continue
+            if not field.user_define_fn_path:
+                text = "needs user_define_fn_path, the Python file of the function"
+                self._problems.note(at, text)
+            elif field.input_name not in labels:
+                self._problems.note(at, f"is for labels, but {field.input_name!r} is none")
 
     def _sampler_columns(self) -> list[FeatureOptions]:
         """Return the ids of items and users as features for the sampler, after checking them."""
@@ -204,7 +253,7 @@ class DataTranslator:
     ) -> DatasetOptions:
         """Return a data set of files that have the declared columns."""
         data = self._pipeline.data_config
-        is_csv = data.input_type in CSV_INPUTS
+        is_csv = data.input_type in (*CSV_INPUTS, *RTP_INPUTS)
         stream = stream_input(self._pipeline, "train" if is_training else "eval")
         paths = [part.strip() for part in path.split(",") if part.strip()]
         if stream is not None:
@@ -223,8 +272,13 @@ class DataTranslator:
             ),
             shuffle_files=is_training and data.shuffle and stream is None,
             shuffle_rows=data.shuffle_buffer_size if is_training and data.shuffle else 0,
-            format="csv" if is_csv else "parquet",
-            text_table=self._text_table() if is_csv else TextTableOptions(),
+            format=FORMATS[data.input_type],
+            text_table=text_table(self._pipeline, self.fields) if is_csv else TextTableOptions(),
+            rtp=rtp_options(self._pipeline, self._problems),
+            criteo=criteo_files(self._pipeline, "train" if is_training else "eval"),
+            rows_per_record=data.n_data_batch_tfrecord
+            if data.input_type == "BatchTFRecordInput"
+            else None,
             columns=tuple(_column(field) for field in self.fields.values()),
             features=tuple(features),
             bad_rows=BadRowOptions(policy="skip" if data.ignore_error else "raise"),
@@ -233,15 +287,6 @@ class DataTranslator:
             if data.sampler is None
             else sampler_options(*data.sampler, is_training=is_training),
             stream_options=() if stream is None else stream.client,
-        )
-
-    def _text_table(self) -> TextTableOptions:
-        data = self._pipeline.data_config
-        return TextTableOptions(
-            separator=data.separator,
-            quote="" if data.input_type in UNQUOTED_INPUTS else '"',
-            columns=() if data.with_header else tuple(self.fields),
-            list_separator="",
         )
 
     def _fields(self) -> Iterator[InputField]:
@@ -294,7 +339,8 @@ class DataTranslator:
         """Refuse ids of floats without ``precision``: equal floats may be written differently."""
         first = options.columns[0]
         is_float = first in self.fields and self.fields[first].input_type in ("FLOAT", "DOUBLE")
-        if is_float and options.kind != "raw" and options.precision is None:
+        is_of_numbers = options.is_dense or options.kind == "raw" or options.buckets.boundaries
+        if is_float and not is_of_numbers and options.precision is None:
             text = f"feature {options.name}: ids of {self.fields[first].input_type} need precision"
             self._problems.note((*at, "input_names"), text)
 
@@ -326,19 +372,6 @@ def weight_name(column: str) -> str:
     return f"weight:{column}"
 
 
-def input_path(pipeline: Pipeline, part: str) -> tuple[str, Location]:
-    """Return the path of training or evaluation data, empty if there is none, and its place."""
-    stream = stream_input(pipeline, part)
-    if stream is not None:
-        kafka = getattr(pipeline, f"kafka_{part}_input")
-        return str(stream.url), (f"{part}_input_path" if kafka is None else f"kafka_{part}_input",)
-    for name in (f"{part}_input_path", f"parquet_{part}_input"):
-        path = getattr(pipeline, name)
-        if path:
-            return str(path), (name,)
-    return "", (f"{part}_input_path",)
-
-
 def _column(field: InputField) -> ColumnOptions:
     kinds: dict[str, tuple[ColumnType, str]] = {
         "STRING": ("text", ""),
@@ -351,4 +384,10 @@ def _column(field: InputField) -> ColumnOptions:
     kind, default = kinds[field.input_type]
     if field.default_val is not None:
         default = field.default_val
-    return ColumnOptions(name=field.input_name, type=kind, default=default)
+    return ColumnOptions(
+        name=field.input_name,
+        type=kind,
+        default=default,
+        function=field.user_define_fn if field.user_define_fn_path else "",
+        function_path=field.user_define_fn_path,
+    )

@@ -11,6 +11,8 @@ from fleetrec.config.pipeline_dialect.feature import (
     FeatureConfig,
     Initializer,
 )
+from fleetrec.core.errors import DataError
+from fleetrec.core.expression import Expression
 
 MAX_STEPS = 256  # of a sequence that needs a limit and has none
 COUNTS = "step_counts:"  # before the name of a sequence
@@ -26,6 +28,8 @@ def kind_of(feature: FeatureConfig) -> FeatureKind | None:
         "TagFeature": "tag",
         "ComboFeature": "combo",
         "SequenceFeature": "sequence",
+        "LookupFeature": "lookup",
+        "ExprFeature": "expr",
     }
     return kinds.get(feature.feature_type)
 
@@ -69,7 +73,8 @@ class FeatureTranslator:
             precision=None if feature.precision < 0 else feature.precision,
             separator=feature.separator,
             weight_separator=feature.kv_separator or None,
-            max_length=self._max_steps if self._has_max_steps else feature.max_seq_len,
+            max_length=self._max_length,
+            expression=feature.expression if kind == "expr" else feature.normalizer_fn,
             step_separator=feature.seq_multi_sep or None if kind == "sequence" else None,
             step_width=feature.raw_input_dim,
             join_separator=feature.combo_join_sep or None,
@@ -92,7 +97,9 @@ class FeatureTranslator:
         feature = self._feature
         is_bucketed = bool(feature.boundaries) or self._equal_width is not None
         return (
-            feature.feature_type == "RawFeature" and not is_bucketed and not feature.embedding_dim
+            feature.feature_type in ("RawFeature", "ExprFeature")
+            and not is_bucketed
+            and not feature.embedding_dim
         )
 
     def in_group(self, group: str, *, is_wide: bool) -> GroupFeature | None:
@@ -138,7 +145,7 @@ class FeatureTranslator:
         feature = self._feature
         if feature.feature_type == "SequenceFeature":
             return feature.sub_feature_type == "RawFeature"
-        return feature.feature_type == "RawFeature"
+        return feature.feature_type in ("RawFeature", "ExprFeature")
 
     @property
     def _is_number_sequence(self) -> bool:
@@ -157,6 +164,13 @@ class FeatureTranslator:
     @property
     def _has_max_steps(self) -> bool:
         return self._is_number_sequence or bool(self._counts)
+
+    @property
+    def _max_length(self) -> int | None:
+        if self._has_max_steps:
+            return self._max_steps
+        is_lookup = self._feature.feature_type == "LookupFeature"
+        return self._feature.lookup_max_sel_elem_num if is_lookup else self._feature.max_seq_len
 
     @property
     def _max_steps(self) -> int:
@@ -188,7 +202,7 @@ class FeatureTranslator:
 
     def _check(self, kind: FeatureKind) -> None:
         feature = self._feature
-        counts = {"combo": (2, None), "tag": (1, 2)}
+        counts = {"combo": (2, None), "tag": (1, 2), "lookup": (2, 2), "expr": (1, None)}
         fewest, most = counts.get(kind, (1, 1))
         if len(feature.input_names) < fewest or (most and len(feature.input_names) > most):
             wanted = f"at least {fewest}" if most is None else f"{fewest} to {most}"
@@ -200,6 +214,8 @@ class FeatureTranslator:
             self._note("boundaries", "are for numbers: a RawFeature, or such a sub_feature_type")
         if feature.combo_input_seps and len(feature.combo_input_seps) != len(feature.input_names):
             self._note("combo_input_seps", "expected one for each of input_names")
+        if feature.feature_type == "ExprFeature" or feature.normalizer_fn:
+            self._check_expression()
         if self._is_numeric:
             self._check_raw()
         elif not self._has_rule:
@@ -208,6 +224,24 @@ class FeatureTranslator:
                 "expected one of hash_bucket_size, vocab_list, vocab_file, num_buckets and "
                 "ev_params, which say how values become ids",
             )
+
+    def _check_expression(self) -> None:
+        feature = self._feature
+        field = "expression" if feature.feature_type == "ExprFeature" else "normalizer_fn"
+        if not getattr(feature, field):
+            self._note(field, "required, but missing")
+            return
+        if field == "expression" and feature.embedding_dim:
+            self._note("embedding_dim", "is not for an ExprFeature, which is a number")
+        try:
+            expression = Expression(getattr(feature, field))
+        except DataError as error:
+            self._note(field, str(error))
+            return
+        known = feature.input_names if field == "expression" else (expression.argument or "x",)
+        lost = [name for name in expression.names if name not in known]
+        if lost:
+            self._note(field, f"{lost[0]!r} is not among {', '.join(known)}")
 
     def _check_raw(self) -> None:
         feature = self._feature

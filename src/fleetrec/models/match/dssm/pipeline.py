@@ -12,9 +12,11 @@ from fleetrec.config.groups import GroupModelOptions
 from fleetrec.config.pipeline_dialect.message import Message, later
 from fleetrec.config.pipeline_dialect.model import Dnn
 from fleetrec.core.batch import Batch, Inputs
+from fleetrec.core.tower_names import ITEM, USER
 from fleetrec.models.group_model import GroupModel, needed
 from fleetrec.models.match.towers import VectorPair, VectorTower, check_widths
 from fleetrec.models.match_scores import match_task
+from fleetrec.models.towers import Tower
 
 
 class DssmTower(Message):
@@ -87,8 +89,21 @@ class Model(GroupModel):
         """Return logits and probabilities or similarities, and the vectors of both towers."""
         return self.pair.outputs(
             batch,
-            self.pair.normalised(self.user(self.inputs.cat(batch, "user"))),
-            self.pair.normalised(self.item(self.inputs.cat(batch, "item"))),
+            self._user_vectors(batch),
+            self._item_vectors(batch),
             negatives=lambda: self.item(self.inputs.negatives(batch, "item")),
             point_wise=self.outputs,
         )
+
+    def recall_towers(self) -> Mapping[str, Tower]:
+        """Return the towers of users and items."""
+        return {
+            USER: self.inputs.tower("user", output="user_emb", compute=self._user_vectors),
+            ITEM: self.inputs.tower("item", output="item_emb", compute=self._item_vectors),
+        }
+
+    def _user_vectors(self, batch: Batch) -> Tensor:
+        return self.pair.normalised(self.user(self.inputs.cat(batch, "user")))
+
+    def _item_vectors(self, batch: Batch) -> Tensor:
+        return self.pair.normalised(self.item(self.inputs.cat(batch, "item")))
