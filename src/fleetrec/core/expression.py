@@ -7,6 +7,7 @@ without ``tf.`` or ``tf.math.`` in front. A comparison is 1 or 0.
 import ast
 import functools
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,63 +18,67 @@ from fleetrec.core.errors import DataError
 MAX_LENGTH = 2000
 Function = Callable[..., Any]
 
-FUNCTIONS: Mapping[str, Function] = {
-    "abs": np.abs,
-    "ceil": np.ceil,
-    "exp": np.exp,
-    "floor": np.floor,
-    "log": np.log,
-    "log1p": np.log1p,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "pow": np.power,
-    "round": np.round,
-    "sign": np.sign,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "sqrt": np.sqrt,
-    "square": np.square,
-    "tanh": np.tanh,
-    "to_float": lambda x: x,
-    "where": np.where,
-    "logical_and": lambda x, y: (x != 0) & (y != 0),
-    "logical_or": lambda x, y: (x != 0) | (y != 0),
-    "logical_not": lambda x: x == 0,
-    "equal": np.equal,
-    "not_equal": np.not_equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "clip_by_value": np.clip,
-    "cast": lambda x, _=None: x,
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "divide": np.divide,
-}
+FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {
+        "abs": np.abs,
+        "ceil": np.ceil,
+        "exp": np.exp,
+        "floor": np.floor,
+        "log": np.log,
+        "log1p": np.log1p,
+        "maximum": np.maximum,
+        "minimum": np.minimum,
+        "pow": np.power,
+        "round": np.round,
+        "sign": np.sign,
+        "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+        "sqrt": np.sqrt,
+        "square": np.square,
+        "tanh": np.tanh,
+        "to_float": lambda x: x,
+        "where": np.where,
+        "logical_and": lambda x, y: (x != 0) & (y != 0),
+        "logical_or": lambda x, y: (x != 0) | (y != 0),
+        "logical_not": lambda x: x == 0,
+        "equal": np.equal,
+        "not_equal": np.not_equal,
+        "greater": np.greater,
+        "greater_equal": np.greater_equal,
+        "less": np.less,
+        "less_equal": np.less_equal,
+        "clip_by_value": np.clip,
+        "cast": lambda x, _=None: x,
+        "add": np.add,
+        "subtract": np.subtract,
+        "multiply": np.multiply,
+        "divide": np.divide,
+    }
+)
 PREFIXES = ("tf.math.", "tf.", "math.", "np.")
-OPERATORS: Mapping[type[ast.AST], Function] = {
-    ast.Add: np.add,
-    ast.Sub: np.subtract,
-    ast.Mult: np.multiply,
-    ast.Div: np.divide,
-    ast.Pow: np.power,
-    ast.Mod: np.mod,
-    ast.BitAnd: FUNCTIONS["logical_and"],
-    ast.BitOr: FUNCTIONS["logical_or"],
-    ast.And: FUNCTIONS["logical_and"],
-    ast.Or: FUNCTIONS["logical_or"],
-    ast.USub: np.negative,
-    ast.UAdd: lambda x: x,
-    ast.Not: FUNCTIONS["logical_not"],
-    ast.Invert: FUNCTIONS["logical_not"],
-    ast.Eq: np.equal,
-    ast.NotEq: np.not_equal,
-    ast.Lt: np.less,
-    ast.LtE: np.less_equal,
-    ast.Gt: np.greater,
-    ast.GtE: np.greater_equal,
-}
+OPERATORS: Mapping[type[ast.AST], Function] = MappingProxyType(
+    {
+        ast.Add: np.add,
+        ast.Sub: np.subtract,
+        ast.Mult: np.multiply,
+        ast.Div: np.divide,
+        ast.Pow: np.power,
+        ast.Mod: np.mod,
+        ast.BitAnd: FUNCTIONS["logical_and"],
+        ast.BitOr: FUNCTIONS["logical_or"],
+        ast.And: FUNCTIONS["logical_and"],
+        ast.Or: FUNCTIONS["logical_or"],
+        ast.USub: np.negative,
+        ast.UAdd: lambda x: x,
+        ast.Not: FUNCTIONS["logical_not"],
+        ast.Invert: FUNCTIONS["logical_not"],
+        ast.Eq: np.equal,
+        ast.NotEq: np.not_equal,
+        ast.Lt: np.less,
+        ast.LtE: np.less_equal,
+        ast.Gt: np.greater,
+        ast.GtE: np.greater_equal,
+    }
+)
 
 
 class Expression:

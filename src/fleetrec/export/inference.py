@@ -37,6 +37,7 @@ from fleetrec.core.sides import NEGATIVES
 from fleetrec.embedding.collection import LookupGroup
 from fleetrec.embedding.table import TableConfig
 from fleetrec.export.feature_rules import pack_rules
+from fleetrec.export.feed_names import name_problems
 from fleetrec.export.folding import FoldTables
 from fleetrec.export.manifest import (
     MODEL,
@@ -284,29 +285,9 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     looked_up = [feature.feature for feature in embedded if feature.side == SAMPLE]
     dense = [name for name in inputs.dense if name not in labels]
     needed = list(dict.fromkeys([*dense, *looked_up]))
-    problems = [
-        f"save_inference_fetch_varnames: the model has no output {name!r}; known: "
-        f"{', '.join(outputs)}"
-        for name in fetches
-        if name not in outputs
-    ]
-    problems += [
-        f"save_inference_feed_varnames: {name!r} is not an input of the model; known: "
-        f"{', '.join(needed)}"
-        for name in feeds
-        if name not in needed and name not in labels
-    ]
-    lacking = [name for name in needed if feeds and name not in feeds]
-    if lacking:
-        problems.append(
-            f"save_inference_feed_varnames: the model also needs {', '.join(lacking)} "
-            "(leave the list empty to feed all)"
-        )
-    problems += [
-        f"slot {name!r}: an input of the exported graph has this name; rename the slot"
-        for name in dense
-        if name in model.embedding_collection().zeros(1, max_length=1)
-    ]
+    problems = name_problems(
+        model, feeds=feeds, fetches=fetches, needed=needed, outputs=outputs, dense=dense
+    )
     if problems:
         raise ConfigError(problems)
     return InferenceModel(

@@ -4,6 +4,7 @@ import functools
 import runpy
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import pyarrow as pa
 from fleetrec.config.features import ColumnOptions
 from fleetrec.core.errors import DataError
 
-DTYPES = {"integer": np.int64, "number": np.float64, "boolean": np.bool_, "text": np.object_}
+DTYPES = MappingProxyType(
+    {"integer": np.int64, "number": np.float64, "boolean": np.bool_, "text": np.object_}
+)
 
 
 def with_function(raw: pa.Array, options: ColumnOptions) -> pa.Array:

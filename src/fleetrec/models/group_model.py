@@ -17,7 +17,7 @@ from fleetrec.config.groups import GroupModelOptions
 from fleetrec.config.pipeline_dialect.model import Dnn
 from fleetrec.core.batch import Batch
 from fleetrec.models import base
-from fleetrec.models.groups import GroupEmbeddings
+from fleetrec.models.groups import GroupEmbeddings, row_penalty
 from fleetrec.nn.activation import ActivationName
 from fleetrec.nn.mlp import Mlp
 from fleetrec.tasks.distillation import DistillationTask
@@ -100,7 +100,7 @@ class GroupModel(base.Model):
             squares = torch.stack([kernel.square().sum() for kernel in kernels])
             loss = loss + self._l2 * squares.sum() / 2
         if self._embedding_l2:
-            loss = loss + self._embedding_l2 * self.inputs.penalty(batch)
+            loss = loss + self._embedding_l2 * row_penalty(batch)
         extra = [value.mean() for name, value in outputs.items() if name.startswith(LOSS)]
         return loss + torch.stack(extra).sum() if extra else loss
 

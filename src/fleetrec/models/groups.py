@@ -225,15 +225,6 @@ class GroupEmbeddings(nn.Module):
         key_dim = sum(self._key_dims(attention, group))
         return key_dim, sum(self._steps_dims(attention, attention.history))
 
-    def penalty(self, batch: Batch) -> Tensor:
-        """Return half the sum of squares of all rows looked up for the batch."""
-        squares = [
-            vectors.square().sum()
-            for name, vectors in batch.embedded.items()
-            if not name.startswith("lengths_")
-        ]
-        return torch.stack(squares).sum() / 2 if squares else torch.zeros(())
-
     def _declare(self, group: GroupOptions, feature: GroupFeature, *, optimizer_group: int) -> None:
         """Add the table and the lookup of a feature, or its modules."""
         name = _vector_name(group.name, feature)
@@ -374,6 +365,16 @@ class GroupEmbeddings(nn.Module):
         if feature.embedded is None:
             return feature.width
         return self._wide_dim if group.is_wide else feature.embedded.dim
+
+
+def row_penalty(batch: Batch) -> Tensor:
+    """Return half the sum of squares of all rows looked up for the batch."""
+    squares = [
+        vectors.square().sum()
+        for name, vectors in batch.embedded.items()
+        if not name.startswith("lengths_")
+    ]
+    return torch.stack(squares).sum() / 2 if squares else torch.zeros(())
 
 
 def _has_sequences(group: GroupOptions) -> bool:

@@ -3,7 +3,8 @@
 # Shape suffixes: B samples, K classes.
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -24,31 +25,35 @@ from fleetrec.tasks.pair_losses import pair_loss
 from fleetrec.tasks.session_losses import jrc_loss, listwise_loss
 
 MAX_LOG = 20.0  # of a predicted lognormal value
-LOSS_NAMES: dict[LossKind, str] = {
-    "classification": "cross_entropy_loss",
-    "l2": "l2_loss",
-    "sigmoid_l2": "l2_loss",
-    "cross_entropy": "cross_entropy_loss",
-    "softmax": "softmax_cross_entropy_loss",
-    "pairwise": "pair_wise_loss",
-    "pairwise_focal": "pairwise_focal_loss",
-    "pairwise_logistic": "pairwise_logistic_loss",
-    "pairwise_hinge": "pairwise_hinge_loss",
-    "f1_reweighted": "f1_reweighted_loss",
-    "binary_focal": "binary_focal_loss",
-    "jrc": "jrc_loss",
-    "ordered_calibration": "order_calibrate_loss",
-    "binary_cross_entropy": "binary_cross_entropy_loss",
-    "kl": "kl_divergence_loss",
-    "listwise_rank": "listwise_rank_loss",
-    "listwise_distill": "listwise_distill_loss",
-    "ziln": "ziln_loss",
-    "circle": "circle_loss",
-    "multi_similarity": "multi_similarity_loss",
-    "softmax_negative_mining": "softmax_cross_entropy_with_negative_mining",
-}
+LOSS_NAMES: Mapping[LossKind, str] = MappingProxyType(
+    {
+        "classification": "cross_entropy_loss",
+        "l2": "l2_loss",
+        "sigmoid_l2": "l2_loss",
+        "cross_entropy": "cross_entropy_loss",
+        "softmax": "softmax_cross_entropy_loss",
+        "pairwise": "pair_wise_loss",
+        "pairwise_focal": "pairwise_focal_loss",
+        "pairwise_logistic": "pairwise_logistic_loss",
+        "pairwise_hinge": "pairwise_hinge_loss",
+        "f1_reweighted": "f1_reweighted_loss",
+        "binary_focal": "binary_focal_loss",
+        "jrc": "jrc_loss",
+        "ordered_calibration": "order_calibrate_loss",
+        "binary_cross_entropy": "binary_cross_entropy_loss",
+        "kl": "kl_divergence_loss",
+        "listwise_rank": "listwise_rank_loss",
+        "listwise_distill": "listwise_distill_loss",
+        "ziln": "ziln_loss",
+        "circle": "circle_loss",
+        "multi_similarity": "multi_similarity_loss",
+        "softmax_negative_mining": "softmax_cross_entropy_with_negative_mining",
+    }
+)
 
-PARAMETERISED = {"f1_reweighted": f1_loss, "binary_focal": focal_loss, "ziln": ziln_loss}
+PARAMETERISED = MappingProxyType(
+    {"f1_reweighted": f1_loss, "binary_focal": focal_loss, "ziln": ziln_loss}
+)
 OF_SAMPLES: tuple[LossKind, ...] = (
     "classification",
     "softmax",

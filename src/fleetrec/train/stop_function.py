@@ -44,7 +44,7 @@ def load_stop_function(name: str) -> StopFunction:
 def at_threshold(results: Results, parameters: str) -> bool:
     """Return whether a metric has reached a threshold in any evaluation."""
     options = json.loads(parameters)
-    name, least = options["metric_name"], options["thre"]
+    name, least = options["metric_name"], options["thre"]  # codespell:ignore
     return any(metrics[name] > least for metrics in results.values())
 
 

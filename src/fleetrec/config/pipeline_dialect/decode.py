@@ -3,12 +3,17 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import ValidationError
 
 from fleetrec.config.document import Document, Location
-from fleetrec.config.groups import GroupModelOptions, MetricOptions
+from fleetrec.config.groups import (
+    AttentionOptions,
+    GroupModelOptions,
+    GroupOptions,
+    MetricOptions,
+)
 from fleetrec.config.job import (
     EvaluationOptions,
     Job,
@@ -16,7 +21,6 @@ from fleetrec.config.job import (
     RunOptions,
     UpdateOptions,
 )
-from fleetrec.config.losses import LossOptions
 from fleetrec.config.pipeline_dialect.check import (
     check_data,
     check_training,
@@ -202,16 +206,7 @@ class _Translator:
         self.notices += distribution_notices(pipeline.train_config, self._processes, self._problems)
         self._problems.check()
         assert model_class is not None
-        model = model_class.options.model_validate(
-            {
-                **self._plain_options(losses),
-                "groups": groups,
-                "attention_groups": attention_groups,
-                "labels": self._chosen_first(data.label_names(), session),
-                "metrics": metrics,
-                model_class.field: getattr(pipeline.model, model_class.field),
-            }
-        )
+        model = self._model_options(model_class, data, groups, attention_groups, metrics)
         part: Literal["train", "eval"] = "train" if kind == "train" else "eval"
         path, _ = input_path(pipeline, part)
         phase = PhaseOptions(
@@ -230,22 +225,6 @@ class _Translator:
                 num_samples=pipeline.eval_config.num_examples or None,
             )
         return self._run(kind, phase, evaluation, seed=seed)
-
-    def _plain_options(self, losses: Sequence[LossOptions]) -> dict[str, Any]:
-        """Return the options of a model that follow from single fields."""
-        pipeline = self._pipeline
-        return {
-            "loss": KINDS[pipeline.model.loss_type],
-            "losses": losses,
-            "loss_weights": pipeline.model.loss_weight_strategy.lower(),
-            "distillation": [distillation_options(one) for one in pipeline.model.kd],
-            "variational_dropout": variational_options(pipeline.model.variational_dropout),
-            "num_class": pipeline.model.num_class,
-            "has_negatives": pipeline.data_config.sampler is not None,
-            "metrics_in_training": pipeline.eval_config.eval_online,
-            "embedding_regularization": pipeline.model.embedding_regularization,
-            "backbone": pipeline.model.backbone,
-        }
 
     def _run(
         self,
@@ -278,6 +257,36 @@ class _Translator:
             evaluation=evaluation,
             summary_interval=train.save_summary_steps,
             online=online,
+        )
+
+    def _model_options(
+        self,
+        model_class: ModelClass,
+        data: DataTranslator,
+        groups: Sequence[GroupOptions],
+        attention_groups: Sequence[AttentionOptions],
+        metrics: Sequence[MetricOptions],
+    ) -> GroupModelOptions:
+        pipeline = self._pipeline
+        losses = [loss_options(one) for one in pipeline.model.losses]
+        return model_class.options.model_validate(
+            {
+                "groups": groups,
+                "attention_groups": attention_groups,
+                "labels": self._chosen_first(data.label_names(), self._session(model_class)),
+                "loss": KINDS[pipeline.model.loss_type],
+                "losses": losses,
+                "loss_weights": pipeline.model.loss_weight_strategy.lower(),
+                "distillation": [distillation_options(one) for one in pipeline.model.kd],
+                "variational_dropout": variational_options(pipeline.model.variational_dropout),
+                "num_class": pipeline.model.num_class,
+                "has_negatives": pipeline.data_config.sampler is not None,
+                "metrics": metrics,
+                "metrics_in_training": pipeline.eval_config.eval_online,
+                "embedding_regularization": pipeline.model.embedding_regularization,
+                "backbone": pipeline.model.backbone,
+                model_class.field: getattr(pipeline.model, model_class.field),
+            }
         )
 
     def _metrics(self, data: DataTranslator) -> tuple[MetricOptions, ...]:

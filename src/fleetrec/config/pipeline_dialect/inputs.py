@@ -1,6 +1,7 @@
 """How the data of a pipeline is read: formats, separators, paths."""
 
 from collections.abc import Iterable
+from types import MappingProxyType
 
 from fleetrec.config.document import Location
 from fleetrec.config.job import CriteoFiles, RtpOptions, TextTableOptions
@@ -12,13 +13,15 @@ CSV_INPUTS = ("CSVInput", "CSVInputV2", "CSVInputEx", "KafkaInput")
 UNQUOTED_INPUTS = ("CSVInputEx", "KafkaInput")
 RTP_INPUTS = ("RTPInput", "RTPInputV2")
 OTHER_INPUTS = ("TFRecordInput", "BatchTFRecordInput", "CriteoInput")
-FORMATS = {
-    **dict.fromkeys(CSV_INPUTS, "csv"),
-    **dict.fromkeys(RTP_INPUTS, "rtp"),
-    **dict.fromkeys(("ParquetInput", "ParquetInputV2", "ParquetInputV3"), "parquet"),
-    **dict.fromkeys(("TFRecordInput", "BatchTFRecordInput"), "example_columns"),
-    "CriteoInput": "criteo_binary",
-}
+FORMATS = MappingProxyType(
+    {
+        **dict.fromkeys(CSV_INPUTS, "csv"),
+        **dict.fromkeys(RTP_INPUTS, "rtp"),
+        **dict.fromkeys(("ParquetInput", "ParquetInputV2", "ParquetInputV3"), "parquet"),
+        **dict.fromkeys(("TFRecordInput", "BatchTFRecordInput"), "example_columns"),
+        "CriteoInput": "criteo_binary",
+    }
+)
 PARQUET_INPUTS = ("ParquetInput", "ParquetInputV2", "ParquetInputV3")
 
 

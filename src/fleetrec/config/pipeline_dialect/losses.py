@@ -1,6 +1,7 @@
 """Losses in ``model_config``, task towers and ``kd``."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field
@@ -41,7 +42,7 @@ LossType = Literal[
     "SOFTMAX_CROSS_ENTROPY_WITH_NEGATIVE_MINING",
 ]
 # Of the same order; how losses are called in figures: loss/loss/<name>.
-KINDS: dict[str, LossKind] = dict(zip(get_args(LossType), LOSS_KINDS, strict=True))
+KINDS: Mapping[str, LossKind] = dict(zip(get_args(LossType), LOSS_KINDS, strict=True))
 
 
 class F1ReweightedLoss(Message):
@@ -182,16 +183,18 @@ PARAMETERS = (
     "ziln_loss",
 )
 # Parameters whose names differ here.
-NAMES = {
-    "session_name": "session",
-    "loss_weight_strategy": "mixing",
-    "label_clip_max_value": "label_clip_max",
-    "mu_regularization": "mu_penalty",
-    "sigma_regularization": "sigma_penalty",
-    "classification_weight": "class_weight",
-    "num_negative_samples": "num_negatives",
-    "coefficient_of_support_vector": "support_vector_weight",
-}
+NAMES = MappingProxyType(
+    {
+        "session_name": "session",
+        "loss_weight_strategy": "mixing",
+        "label_clip_max_value": "label_clip_max",
+        "mu_regularization": "mu_penalty",
+        "sigma_regularization": "sigma_penalty",
+        "classification_weight": "class_weight",
+        "num_negative_samples": "num_negatives",
+        "coefficient_of_support_vector": "support_vector_weight",
+    }
+)
 
 
 class Parameters(Message):
@@ -227,21 +230,23 @@ class Parameters(Message):
         return LossOptions(kind=KINDS[loss_type], weight=weight, **values)
 
 
-DEFAULTS: dict[str, Message] = {
-    "F1_REWEIGHTED_LOSS": F1ReweightedLoss(),
-    "SOFTMAX_CROSS_ENTROPY_WITH_NEGATIVE_MINING": SoftmaxNegativeMining(),
-    "CIRCLE_LOSS": CircleLoss(),
-    "MULTI_SIMILARITY_LOSS": MultiSimilarityLoss(),
-    "BINARY_FOCAL_LOSS": BinaryFocalLoss(),
-    "PAIR_WISE_LOSS": PairwiseLoss(),
-    "PAIRWISE_FOCAL_LOSS": PairwiseFocalLoss(),
-    "PAIRWISE_LOGISTIC_LOSS": PairwiseLogisticLoss(),
-    "PAIRWISE_HINGE_LOSS": PairwiseHingeLoss(),
-    "JRC_LOSS": JrcLoss(),
-    "LISTWISE_RANK_LOSS": ListwiseRankLoss(),
-    "LISTWISE_DISTILL_LOSS": ListwiseDistillLoss(),
-    "ZILN_LOSS": ZilnLoss(),
-}
+DEFAULTS: Mapping[str, Message] = MappingProxyType(
+    {
+        "F1_REWEIGHTED_LOSS": F1ReweightedLoss(),
+        "SOFTMAX_CROSS_ENTROPY_WITH_NEGATIVE_MINING": SoftmaxNegativeMining(),
+        "CIRCLE_LOSS": CircleLoss(),
+        "MULTI_SIMILARITY_LOSS": MultiSimilarityLoss(),
+        "BINARY_FOCAL_LOSS": BinaryFocalLoss(),
+        "PAIR_WISE_LOSS": PairwiseLoss(),
+        "PAIRWISE_FOCAL_LOSS": PairwiseFocalLoss(),
+        "PAIRWISE_LOGISTIC_LOSS": PairwiseLogisticLoss(),
+        "PAIRWISE_HINGE_LOSS": PairwiseHingeLoss(),
+        "JRC_LOSS": JrcLoss(),
+        "LISTWISE_RANK_LOSS": ListwiseRankLoss(),
+        "LISTWISE_DISTILL_LOSS": ListwiseDistillLoss(),
+        "ZILN_LOSS": ZilnLoss(),
+    }
+)
 
 
 class Loss(Parameters):

@@ -79,7 +79,7 @@ def _export_rules(pipeline: Pipeline, when: RuleWhen, every: float) -> list[Rule
 
 
 def _early_stop_rules(pipeline: Pipeline, when: RuleWhen, every: float) -> list[Rule]:
-    """End when the evaluations of ``max_check_steps`` have brought nothing better."""
+    """End when no evaluation of ``max_check_steps`` is better than the best before."""
     options = pipeline.export_config
     if not options.enable_early_stop or when == "end":
         return []
