@@ -6,12 +6,14 @@ from pydantic import Field
 
 from fleetrec.config.losses import DistillationOptions, LossKind, LossOptions
 from fleetrec.config.options import Options
+from fleetrec.config.pipeline_dialect.backbone import Backbone
 
 ActivationName = Literal[
     "relu",
     "sigmoid",
     "tanh",
     "prelu",
+    "dice",
     "gelu",
     "leaky_relu",
     "elu",
@@ -168,3 +170,4 @@ class GroupModelOptions(Options):
     metrics: tuple[MetricOptions, ...] = ()
     metrics_in_training: bool = False
     embedding_regularization: float = Field(default=0.0, ge=0)
+    backbone: Backbone | None = None

@@ -24,6 +24,7 @@ from fleetrec.tasks.distillation import DistillationTask
 from fleetrec.tasks.scored import ScoredTask
 from fleetrec.tasks.task import Outputs, Task
 
+LOSS = "_loss/"  # before the names of further losses among the outputs, one value per sample
 T = TypeVar("T")
 
 
@@ -35,6 +36,7 @@ class GroupModel(base.Model):
 
     model_class: ClassVar[str]
     message: ClassVar[str]
+    has_backbone: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -46,6 +48,10 @@ class GroupModel(base.Model):
         second_optimizer: Collection[str] = (),
         negatives: Collection[str] = (),
     ) -> None:
+        if config.backbone is not None and not self.has_backbone:
+            raise ValueError(
+                f"backbone is for RankModel, MultiTaskModel and MatchModel, not {self.model_class}"
+            )
         scored = tuple(tasks) or (task_of(config),)
         distilled = [DistillationTask(one) for one in config.distillation]
         super().__init__(tasks=[*scored, *distilled])
@@ -71,6 +77,11 @@ class GroupModel(base.Model):
         """Return the user-visible names of parts of the network."""
         return {}
 
+    @property
+    def scored_tasks(self) -> list[ScoredTask]:
+        """Return the tasks that have logits."""
+        return [task for task in self.scored if isinstance(task, ScoredTask)]
+
     def outputs(self, logits_BK: Tensor) -> dict[str, Tensor]:
         """Return the outputs of a model with one task."""
         (task,) = self.scored
@@ -90,7 +101,8 @@ class GroupModel(base.Model):
             loss = loss + self._l2 * squares.sum() / 2
         if self._embedding_l2:
             loss = loss + self._embedding_l2 * row_penalty(batch)
-        return loss
+        extra = [value.mean() for name, value in outputs.items() if name.startswith(LOSS)]
+        return loss + torch.stack(extra).sum() if extra else loss
 
     def label_names(self) -> set[str]:
         """Return all labels of the data, whether a task learns them or not."""

@@ -3,7 +3,7 @@
 # Shape suffixes: B samples, F features, L longest list, D width of a row, X width of a group.
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +88,11 @@ class GroupEmbeddings(nn.Module):
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups
+
+    @property
+    def options(self) -> Mapping[str, GroupOptions]:
+        """Return the options of all groups."""
+        return self._groups
 
     def names(self, group: str) -> tuple[str, ...]:
         """Return the features of a group."""

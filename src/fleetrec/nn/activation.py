@@ -3,10 +3,16 @@
 from torch import nn
 
 from fleetrec.config.groups import ActivationName as ActivationName
+from fleetrec.nn.dice import Dice
 
 
-def activation(name: ActivationName) -> nn.Module:
-    """Return a new activation; ``linear`` changes nothing."""
+def activation(name: ActivationName, *, dim: int) -> nn.Module:
+    """Return a new activation of values whose last dimension is ``dim``.
+
+    Only ``dice`` depends on the width; ``linear`` changes nothing.
+    """
+    if name == "dice":
+        return Dice(dim)
     kinds: dict[str, type[nn.Module]] = {
         "relu": nn.ReLU,
         "sigmoid": nn.Sigmoid,

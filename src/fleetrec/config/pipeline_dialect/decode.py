@@ -37,6 +37,7 @@ from fleetrec.config.pipeline_dialect.fg import expand_fg
 from fleetrec.config.pipeline_dialect.inputs import input_path
 from fleetrec.config.pipeline_dialect.json_text import read_json_tree
 from fleetrec.config.pipeline_dialect.losses import (
+    GROUPED,
     KINDS,
     distillation_options,
     grouping_features,
@@ -189,9 +190,12 @@ class _Translator:
             for one in data.metrics(tower.metrics_set, self._at_tower(model_class, number))
         ]
         losses = [loss_options(one) for one in pipeline.model.losses]
+        session = self._session(model_class)
         grouped = [metric.feature for metric in (*metrics, *of_towers)]
         grouped += grouping_features(losses, towers, pipeline.model.kd)
-        features = data.features(grouped)
+        grouped += [f"{GROUPED}{session}"] if session else []
+        features = data.features(grouped, session=session)
+        self._check_label_name()
         data.check_functions()
         check_data(pipeline, self._problems, is_training=kind == "train")
         check_training(pipeline, self._problems)
@@ -269,7 +273,7 @@ class _Translator:
             {
                 "groups": groups,
                 "attention_groups": attention_groups,
-                "labels": data.label_names(),
+                "labels": self._chosen_first(data.label_names(), self._session(model_class)),
                 "loss": KINDS[pipeline.model.loss_type],
                 "losses": losses,
                 "loss_weights": pipeline.model.loss_weight_strategy.lower(),
@@ -280,6 +284,7 @@ class _Translator:
                 "metrics": metrics,
                 "metrics_in_training": pipeline.eval_config.eval_online,
                 "embedding_regularization": pipeline.model.embedding_regularization,
+                "backbone": pipeline.model.backbone,
                 model_class.field: getattr(pipeline.model, model_class.field),
             }
         )
@@ -325,6 +330,22 @@ class _Translator:
         else:
             self._problems.note(at, f"no model is called {name!r}{hint(name, self._classes)}")
         return None
+
+    def _chosen_first(self, labels: Sequence[str], session: str) -> list[str]:
+        """Return the labels without a session; the one that the model chooses is the first."""
+        known = [label for label in labels if label != session]
+        return sorted(known, key=lambda label: label != self._pipeline.model.label_name)
+
+    def _session(self, model_class: ModelClass | None) -> str:
+        """Return the label field that a model of vectors compares samples within."""
+        message = None if model_class is None else getattr(self._pipeline.model, model_class.field)
+        return str(getattr(message, "session_column", ""))
+
+    def _check_label_name(self) -> None:
+        name, labels = self._pipeline.model.label_name, self._pipeline.data_config.label_fields
+        if name and name not in labels:
+            text = f"no label is called {name!r}{hint(name, labels)}"
+            self._problems.note(("model_config", "label_name"), text)
 
     def _towers(
         self, model_class: ModelClass | None, data: DataTranslator

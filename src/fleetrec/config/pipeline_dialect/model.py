@@ -7,10 +7,12 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from fleetrec.config.pipeline_dialect.activations import ACTIVATIONS
+from fleetrec.config.pipeline_dialect.backbone import Backbone
 from fleetrec.config.pipeline_dialect.evaluation import Metric
 from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable
 from fleetrec.config.pipeline_dialect.losses import Kd, Loss, LossType
-from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
+from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle
 
 # Model classes and their fields in model_config, whether they can be trained here or not.
 CLASSES = (
@@ -43,18 +45,6 @@ CLASSES = (
     ("SimpleMultiTask", "simple_multi_task"),
     ("Uniter", "uniter"),
     ("WideAndDeep", "wide_and_deep"),
-)
-ACTIVATIONS = (
-    "relu",
-    "gelu",
-    "leaky_relu",
-    "prelu",
-    "elu",
-    "selu",
-    "tanh",
-    "swish",
-    "sigmoid",
-    "linear",
 )
 
 
@@ -119,6 +109,15 @@ class TaskTower(Message):
     use_sample_weight: bool = True
 
 
+class BayesTaskTower(TaskTower):
+    """A task that may depend on tasks before it: by layers, or by attention to their towers."""
+
+    relation_tower_names: tuple[str, ...] = ()
+    relation_dnn: Dnn | None = None
+    use_ait_module: bool = False
+    ait_project_dim: int | None = Field(default=None, gt=0)
+
+
 class SeqAttMap(Message):
     """Which keys attend to which sequences."""
 
@@ -175,7 +174,7 @@ class ModelConfig(Message):
     losses: tuple[Loss, ...] = ()
     loss_weight_strategy: Literal["Fixed", "Uncertainty", "Random"] = "Fixed"
     f1_reweight_loss: Opaque | None = idle()
-    backbone: Opaque | None = later()
+    backbone: Backbone | None = None
     label_name: str = ""
 
     fields_of_classes: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys(f for _, f in CLASSES))

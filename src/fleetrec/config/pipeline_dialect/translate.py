@@ -134,10 +134,11 @@ class DataTranslator:
             names += (*one.key, *one.hist_seq, *one.aux_hist_seq)
         return list(dict.fromkeys(names))
 
-    def features(self, grouped: Sequence[str]) -> tuple[FeatureOptions, ...]:
+    def features(self, grouped: Sequence[str], *, session: str = "") -> tuple[FeatureOptions, ...]:
         """Return the features of groups, labels, weights, and columns that samples share.
 
-        ``grouped`` are the features that losses and metrics compare samples within.
+        ``grouped`` are the features that losses and metrics compare samples within. ``session`` is
+        a label field that is no label.
         """
         used = self._used()
         found: list[FeatureOptions] = []
@@ -153,11 +154,12 @@ class DataTranslator:
         for number, label in enumerate(self._pipeline.data_config.label_fields):
             at: Location = ("data_config", "label_fields", number)
             self._check_column(label, at)
-            if label in used:
+            if label in used and label != session:
                 self._problems.note(
                     at, "is also a feature of the model, which would leak the label"
                 )
-            found.append(self._label(label, number))
+            if label != session:
+                found.append(self._label(label, number))
         found += self._extra_labels()
         weight = self._pipeline.data_config.sample_weight
         if weight:

@@ -47,8 +47,8 @@ BROKEN = {
     ),
     "a model that is not there yet": (
         'model_class: "DeepFM"',
-        'model_class: "AutoInt"',
-        "model_config.model_class: AutoInt is known, but not supported yet; supported: ",
+        'model_class: "DummyModel"',
+        "model_config.model_class: DummyModel is known, but not supported yet; supported: ",
     ),
     "a field that is not supported yet": (
         "save_checkpoints_steps: 100",
