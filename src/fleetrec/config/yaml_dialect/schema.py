@@ -2,13 +2,15 @@
 
 import math
 import re
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from fleetrec.config.job import MatmulPrecision, OptimizerName
+from fleetrec.config.job import MatmulPrecision, OptimizerName, OptimizerOptions
 from fleetrec.config.options import lower
 from fleetrec.config.rules import RowType
+from fleetrec.config.schedules import ExponentialDecay
 from fleetrec.config.yaml_dialect.online import OnlineKeys
 from fleetrec.config.yaml_dialect.section import (
     Int,
@@ -34,6 +36,9 @@ RunnerClass = Literal[
 ]
 
 MAX_DENSE_WIDTH = 1 << 24
+
+
+OLD_RUNNER_KEYS = MappingProxyType({"phase": "phases", "fetch_period": "print_interval"})
 
 
 def _as_list(value: Any) -> Any:
@@ -222,6 +227,15 @@ class Runner(OnlineKeys):
     load_vars: Names = ()
     seed: Int = Field(default=0, ge=0, lt=2**63)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_names(cls, data: Any) -> Any:
+        """Read keys under their names in other versions of PaddleRec."""
+        if not isinstance(data, dict):
+            return data
+        renamed = {old: new for old, new in OLD_RUNNER_KEYS.items() if new not in data}
+        return {renamed.get(key, key): value for key, value in data.items()}
+
     @field_validator("selected_gpus", mode="before")
     @classmethod
     def _split_gpus(cls, value: Any) -> Any:
@@ -245,6 +259,9 @@ class OptimizerKeys(Section):
     )
     learning_rate: float = Field(default=0.001, gt=0)
     strategy: str | None = None
+    decay_steps: Int | None = Field(default=None, gt=0)
+    decay_rate: float | None = Field(default=None, gt=0, le=1)
+    l2: float | None = Field(default=None, ge=0)
 
     @field_validator("learning_rate")
     @classmethod
@@ -252,6 +269,19 @@ class OptimizerKeys(Section):
         if not math.isfinite(value):
             raise ValueError("expected a finite number")
         return value
+
+    @model_validator(mode="after")
+    def _check_decay(self) -> Self:
+        if (self.decay_steps is None) != (self.decay_rate is None):
+            raise ValueError("decay_steps and decay_rate belong together; give both or neither")
+        return self
+
+    def options(self) -> OptimizerOptions:
+        """Return the optimizer; with a decay, the rate is multiplied every ``decay_steps``."""
+        schedule = None
+        if self.decay_steps is not None and self.decay_rate is not None:
+            schedule = ExponentialDecay(decay_steps=self.decay_steps, factor=self.decay_rate)
+        return OptimizerOptions(name=self.optimizer_class, lr=self.learning_rate, schedule=schedule)
 
 
 class GeoKeys(Section):
