@@ -19,13 +19,18 @@ from fleetrec.parallel.state import SavedModel
 from fleetrec.train.phase import Phase
 from making import columns_of, run, write_tables
 from making_phases import dense_state, evaluate, phase_of, train
-from tools.promises import MARGIN, PAGE, PROMISE, last_auc, table_rows
+from tools.promises import MARGIN, PAGE, PROMISE, last_figure, promised_metric, table_rows
 
 MAX_LINES = 120
-MAX_DATA_BYTES = 1_500_000  # of all models together: they are installed with the package
+MAX_DATA_BYTES = 3_000_000  # of all models together: they are installed with the package
 LINEAR = "rank/logistic_regression"
 NUM_LONG = 5000
 MAX_SPREAD = 0.05  # between the AUCs of two seeds
+CLICK_MODELS = {
+    name
+    for name in zoo_names()
+    if name.startswith(("rank/", "online_learning/")) or name == "multitask/mmoe"
+}
 
 
 @pytest.fixture(params=zoo_names(), scope="module")
@@ -204,10 +209,11 @@ def without_ids(batch: Batch, kept: set[str]) -> Batch:
 
 
 def with_lists(batch: Batch, values: list[torch.Tensor], lengths: list[torch.Tensor]) -> Batch:
-    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(lengths).cumsum(0)])
+    none = torch.zeros(0, dtype=torch.int64)
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat([none, *lengths]).cumsum(0)])
     ids = KeyedJagged(
         names=batch.ids.names,
-        values_N=torch.cat(values),
+        values_N=torch.cat([none, *values]),
         offsets=offsets,
         num_samples=batch.num_samples,
     )
@@ -216,16 +222,30 @@ def with_lists(batch: Batch, values: list[torch.Tensor], lengths: list[torch.Ten
 
 def promised_auc(name: str) -> float:
     found = PROMISE.search((ZOO / name / "README.md").read_text(encoding="utf-8"))
-    assert found, f"{name}/README.md must say which AUC is reached on the sample data"
-    return float(found[2])
+    assert found, f"{name}/README.md must say what is reached on the sample data"
+    return float(found[3])
+
+
+def check_promise(name: str, folder: Path) -> None:
+    run(name)
+    (infer,) = (run for run in load_job(name, overrides=()).runs if run.kind == "infer")
+    run_folder = folder / "logs" / f"{Path(name).name}.{infer.name}"
+    assert last_figure(run_folder, promised_metric(name)) >= promised_auc(name)
 
 
 def test_a_run_reaches_the_promised_auc(name, tmp_path, monkeypatch):
+    if name not in CLICK_MODELS:
+        pytest.skip("test_a_run_reaches_what_other_models_promise")
     monkeypatch.chdir(tmp_path)
-    run(name)
-    (infer,) = (run for run in load_job(name, overrides=()).runs if run.kind == "infer")
-    reached = last_auc(tmp_path / "logs" / f"{Path(name).name}.{infer.name}")
-    assert reached >= promised_auc(name)
+    check_promise(name, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_run_reaches_what_other_models_promise(name, tmp_path, monkeypatch):
+    if name in CLICK_MODELS:
+        pytest.skip("test_a_run_reaches_the_promised_auc")
+    monkeypatch.chdir(tmp_path)
+    check_promise(name, tmp_path)
 
 
 def test_a_promise_holds_for_every_seed_that_was_measured(name):

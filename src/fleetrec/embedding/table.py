@@ -96,6 +96,8 @@ class TableConfig:
     ``optimizer_group`` may have its own optimizer. Clicks are counted by ``click_label``, or where
     a rule depends on them, by the label of the first task.
 
+    ``lr_scale`` multiplies the learning rate.
+
     With ``is_dense`` a step updates all rows, as an optimizer of a dense matrix does: those without
     a gradient move by the moments of earlier steps. It needs ``num_rows`` and an optimizer without
     weight decay.
@@ -113,6 +115,7 @@ class TableConfig:
     long_vector: LongVector | None = None
     click_label: str | None = None
     is_dense: bool = False
+    lr_scale: float = 1.0
 
     def row_optimizer(self, name: str, settings: Mapping[str, float]) -> RowOptimizer:
         """Return the optimizer of the rows; the arguments describe the default one."""
@@ -129,7 +132,7 @@ class TableConfig:
 
     def row_rate(self, lr: float) -> float:
         """Return the learning rate of the rows; ``lr`` is the default."""
-        return lr if self.own_optimizer is None else self.own_optimizer.lr
+        return self.lr_scale * (lr if self.own_optimizer is None else self.own_optimizer.lr)
 
     @property
     def counts_clicks(self) -> bool:

@@ -234,7 +234,9 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     outputs = list(_outputs(model, inputs))
     labels = {task.label for task in model.tasks}
     looked_up = [feature.feature for feature in model.embedding_collection().features]
-    dense = [name for name in inputs.dense if name not in labels]
+    unused = {*labels, *model.training_features}
+    dense = [name for name in inputs.dense if name not in unused]
+    fetches = list(dict.fromkeys(model.output_aliases.get(name, name) for name in fetches))
     needed = list(dict.fromkeys([*dense, *looked_up]))
     problems = [
         f"save_inference_fetch_varnames: the model has no output {name!r}; known: "
@@ -246,7 +248,7 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
         f"save_inference_feed_varnames: {name!r} is not an input of the model; known: "
         f"{', '.join(needed)}"
         for name in feeds
-        if name not in needed and name not in labels
+        if name not in needed and name not in unused
     ]
     lacking = [name for name in needed if feeds and name not in feeds]
     if lacking:
@@ -356,7 +358,9 @@ def _check_sides(model: Model, option: str) -> None:
 def _outputs(model: Model, inputs: Inputs) -> dict[str, Tensor]:
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     was_training = model.training
-    batch = sample_batch(model, inputs).to(device)
+    unused = model.training_features
+    dense = {name: shape for name, shape in inputs.dense.items() if name not in unused}
+    batch = sample_batch(model, dataclasses.replace(inputs, dense=dense)).to(device)
     with torch.no_grad():
         outputs: dict[str, Tensor] = model.eval()(batch)
     model.train(was_training)

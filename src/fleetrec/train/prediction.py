@@ -48,13 +48,14 @@ class CheckpointModel:
                     "so it has no predictions for single samples"
                 ]
             )
-        self._labels = {task.label for task in model.tasks}
-        self._dense = dict(inputs.dense)
+        self._labels = {task.label for task in model.tasks if task.label}
+        unused = model.training_features
+        self._dense = {name: its for name, its in inputs.dense.items() if name not in unused}
         looked_up = [feature.feature for feature in model.embedding_collection().features]
         self._sparse = tuple(
             name for name in inputs.sparse if name in looked_up and name not in self._labels
         )
-        dense = [name for name in inputs.dense if name not in self._labels]
+        dense = [name for name in self._dense if name not in self._labels]
         self.needed = (*self._sparse, *dense)
 
     @contextlib.contextmanager
