@@ -21,6 +21,7 @@ from benchmarks import (
     exchange,
     online,
     parameter_server,
+    prediction,
     readers,
     saving,
     saving_served,
@@ -63,6 +64,7 @@ BENCHMARKS: dict[str, Measure] = {
         cached_parts(asked.cache, num_samples=24 * 16 * 1024, num_parts=24)
     ),
     "serving": lambda parts, asked: serving.measure(parts, num_rounds=asked.rounds),
+    "prediction": lambda parts, asked: prediction.measure(parts, num_rounds=asked.rounds),
     "exchange": lambda parts, asked: exchange.measure(parts[0], batch_size=asked.batch_size),
 }
 

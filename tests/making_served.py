@@ -16,6 +16,7 @@ import numpy as np
 from fleetrec.core.env import environment_with
 from fleetrec.export.manifest import FeedEntry, GraphEntry, GroupEntry, ModelManifest, SequenceEntry
 from fleetrec.export.predictor import Answer
+from fleetrec.serving.model_source import LoadedModel
 from fleetrec.serving.signature import Signature
 
 DEADLINE_S = 60.0
@@ -72,6 +73,11 @@ class SumPredictor:
 def make_signature(predictor=None, *, max_samples=100, max_list=50):
     """Return the signature of a model with a dense feed `price` and ids `user` and `item`."""
     return Signature(predictor or SumPredictor(), max_samples=max_samples, max_list=max_list)
+
+
+def make_loaded(predictor):
+    """Return a model as a server loads it."""
+    return LoadedModel(predictor=predictor, signature=make_signature(predictor))
 
 
 @dataclasses.dataclass

@@ -65,7 +65,7 @@ void commit_cut(Table& table, Cut& cut, std::optional<std::uint64_t> fingerprint
     throw std::logic_error("table " + table.options().name +
                            ": was cleared, or another cut was committed, after this cut began");
   }
-  if (!cut.fingerprint_) {
+  if (!cut.fingerprint_ && !fingerprint) {
     throw std::logic_error("table " + table.options().name +
                            ": a cut is committed after its snapshot is written");
   }
@@ -77,7 +77,7 @@ void commit_cut(Table& table, Cut& cut, std::optional<std::uint64_t> fingerprint
     const auto num_written = static_cast<std::ptrdiff_t>(cut.num_tombstones_[b]);
     tombstones.erase(tombstones.begin(), tombstones.begin() + num_written);
   }
-  table.set_last_cut({cut.version_, fingerprint.value_or(*cut.fingerprint_)});
+  table.set_last_cut({cut.version_, fingerprint ? *fingerprint : *cut.fingerprint_});
 }
 
 }  // namespace fleetrec

@@ -1,5 +1,7 @@
 """Every model predicts the same after its export, without torch and without its code.
 
+So does onnxruntime alone, with the file that has the tables in it.
+
 All models of the zoo, every phase that trains one, and all model classes of pipelines are found, so
 a new one is covered without touching this file. The data is the test data of the model's config.
 """
@@ -13,6 +15,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
+import pyarrow as pa
 import pytest
 from torch import Tensor
 
@@ -24,7 +28,9 @@ from fleetrec.config.yaml_dialect.locate import ZOO, zoo_names
 from fleetrec.core.batch import Batch
 from fleetrec.data.loader import Loader
 from fleetrec.data.user_code import has_own, load_reader
+from fleetrec.export.folding import FOLDED, FoldTables
 from fleetrec.export.inference import plan_inference
+from fleetrec.export.item_files import ItemWriter
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.phase import Phase
 from making_phases import evaluate, phase_of, train
@@ -32,6 +38,7 @@ from making_pipelines import MODELS, write_data, write_pipeline
 
 NUM_BATCHES = 3  # that are trained on
 TOLERANCE = 1e-5
+TOPK = 7
 
 
 class TorchFree:
@@ -50,6 +57,7 @@ class TorchFree:
         inputs, answers = model.with_suffix(".inputs.json"), model.with_suffix(".npz")
         inputs.write_text(json.dumps(inputs_of))
         request = {"model": str(model), "inputs": str(inputs), "answers": str(answers)}
+        request["topk"] = TOPK
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         said = self._process.stdout.readline().strip()
@@ -112,12 +120,21 @@ def test_a_model_class_of_pipelines(name, pipeline_data, torch_free_process, tmp
 def check(phase: Phase, test_data: DatasetOptions, process: TorchFree, model: Path) -> None:
     """Compare all outputs of the exported model with those of the trained one."""
     rules = phase.loader.input_rules
-    planned = plan_inference(phase.model, phase.loader.inputs, feeds=(), fetches=(), rules=rules)
+    planned = plan_inference(
+        phase.model,
+        phase.loader.inputs,
+        feeds=(),
+        fetches=(),
+        rules=rules,
+        fold=FoldTables(max_mib=100),
+    )
     planned.convert()
     with phase.loader.epoch(0) as found:
         for step, batch in enumerate(itertools.islice(found, NUM_BATCHES)):
             train(phase, batch, step=step + 1)
-    planned.write(model, phase.state.export_rows())
+    columns = columns_of(test_data, labels={task.label for task in phase.model.tasks})
+    items = ItemWriter(rows_of=lambda tower, _: samples_as_items(tower, columns), id_column="row")
+    planned.write(model, phase.state.export_rows(), add_items=items.add if planned.towers else None)
     with Loader(test_data, seed=0).epoch(0) as found:
         batches = list(found)
     expected: dict[str, list[np.ndarray]] = {}
@@ -128,14 +145,82 @@ def check(phase: Phase, test_data: DatasetOptions, process: TorchFree, model: Pa
     feeds = {name: [one for b in batches for one in feed_of(b, name)] for name in planned.feeds}
     weighted = [name for name in planned.feeds if has_weights(batches[0], name)]
     weights = {name: [one for b in batches for one in weights_of(b, name)] for name in weighted}
-    columns = columns_of(test_data, labels={task.label for task in phase.model.tasks})
     found = process.predict(model, {"feeds": feeds, "weights": weights, "columns": columns})
-    assert found.keys() == {f"{kind}/{name}" for kind in ("ids", "raw") for name in expected}
-    for name, parts in expected.items():
-        value = np.concatenate(parts)
+    values = {name: np.concatenate(parts) for name, parts in expected.items()}
+    if planned.towers:
+        check_towers(planned, values, found)
+    found |= compute_folded(model / FOLDED, feeds, weights)
+    kinds = ("ids", "raw", "folded")
+    assert found.keys() == {f"{kind}/{name}" for kind in kinds for name in expected}
+    for name, value in values.items():
         assert np.ptp(value) > 0, f"{name} is the same for all samples"
-        for kind in ("ids", "raw"):
+        for kind in kinds:
             np.testing.assert_allclose(found[f"{kind}/{name}"], value, atol=TOLERANCE, rtol=0)
+
+
+def compute_folded(graph: Path, feeds: dict, weights: dict) -> dict[str, np.ndarray]:
+    """Return ``folded/<output>`` of onnxruntime alone."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # about weights, which have a default
+    session = onnxruntime.InferenceSession(
+        graph.read_bytes(), options, providers=["CPUExecutionProvider"]
+    )
+    given: dict[str, np.ndarray] = {}
+    for name, its in feeds.items():
+        if isinstance(its[0], list) and name + ".lengths" in names_of(session.get_inputs()):
+            given[name] = padded(its, np.int64)
+            given[name + ".lengths"] = np.array([len(ids) for ids in its])
+        else:
+            given[name] = np.array(its, np.float32)
+    given |= {f"{name}.weights": padded(its, np.float32) for name, its in weights.items()}
+    outputs = names_of(session.get_outputs())
+    found = session.run(outputs, given)
+    return {f"folded/{name}": value for name, value in zip(outputs, found, strict=True)}
+
+
+def names_of(nodes: list) -> list[str]:
+    return [node.name for node in nodes]
+
+
+def padded(lists: list, dtype: type) -> np.ndarray:
+    table = np.zeros((len(lists), max(map(len, lists))), dtype)
+    for row, one in zip(table, lists, strict=True):
+        row[: len(one)] = one
+    return table
+
+
+def samples_as_items(tower, columns: dict[str, list]):
+    """Yield every sample as an item, whose id is the number of the row."""
+    values = tower.rules.transform(columns)
+    yield values, pa.array(range(values.num_rows))
+
+
+def check_towers(planned, values: dict, found: dict) -> None:
+    """Compare towers with the whole model, and recalled items with all; takes both out."""
+    for tower in planned.towers:
+        (output,) = tower.fetches
+        assert 0 < len(tower.feeds) < len(planned.feeds)
+        for kind in ("ids", "raw"):
+            vectors = found.pop(f"{tower.name}.{kind}/{output}")
+            np.testing.assert_allclose(vectors, values[output], atol=TOLERANCE, rtol=0)
+    outputs = {tower.name: tower.fetches[0] for tower in planned.towers}
+    users, items = values[outputs["user"]], values[outputs["item"]]
+    everything = (users.reshape(len(users), -1, users.shape[-1]) @ items.T).max(axis=1)
+    similarity = np.diagonal(everything)
+    scores = [one.reshape(-1) for one in values.values() if one.size == len(users)]
+    assert any(rises_with(similarity, one) for one in scores)
+    ids, recalled = found.pop("recalled/ids"), found.pop("recalled/scores")
+    best = -np.sort(-everything, axis=1)[:, :TOPK]
+    np.testing.assert_allclose(recalled, best, atol=TOLERANCE, rtol=0)
+    there = np.take_along_axis(everything, ids, axis=1)
+    np.testing.assert_allclose(there, recalled, atol=TOLERANCE, rtol=0)
+
+
+def rises_with(similarity: np.ndarray, score: np.ndarray) -> bool:
+    """Return whether a score is the similarity times a positive number, plus a number."""
+    ones = np.ones_like(similarity)
+    (slope, shift), *_ = np.linalg.lstsq(np.stack([similarity, ones], 1), score, rcond=None)
+    return slope > 0 and np.allclose(slope * similarity + shift, score, atol=TOLERANCE, rtol=0)
 
 
 def feed_of(batch: Batch, name: str) -> list:

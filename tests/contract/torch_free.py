@@ -1,7 +1,8 @@
 """Predicts where torch cannot be imported and no file of a model can be opened.
 
 A request is a line of JSON: a model folder, a file of feeds and columns, and one for the answers,
-which are those from ids (``ids/<output>``) and from raw columns (``raw/<output>``).
+which are those from ids (``ids/<output>``) and from raw columns (``raw/<output>``), the same of
+every tower (``<tower>.ids/<output>``), and, if the model has items, those that it recalls.
 
 usage: python -u torch_free.py FORBIDDEN_FOLDER
 """
@@ -45,6 +46,19 @@ def answer(request: dict) -> None:
     by_ids = predictor.predict(given["feeds"], weights=given["weights"])
     found = {f"ids/{n}": value for n, value in by_ids.items()}
     found |= {f"raw/{n}": value for n, value in predictor.predict_raw(given["columns"]).items()}
+    for name in predictor.towers:
+        tower = predictor.tower(name)
+        feeds = {n: given["feeds"][n] for n in tower.feeds}
+        weights = {n: one for n, one in given["weights"].items() if n in feeds}
+        by_ids = tower.predict(feeds, weights=weights)
+        found |= {f"{name}.ids/{n}": value for n, value in by_ids.items()}
+        by_columns = tower.predict_raw(given["columns"])
+        found |= {f"{name}.raw/{n}": value for n, value in by_columns.items()}
+    if predictor.items is not None:
+        from fleetrec.export.retriever import Retriever
+
+        recalled = Retriever(predictor).recall(given["columns"], topk=request["topk"])
+        found |= {"recalled/ids": recalled.ids, "recalled/scores": recalled.scores}
     np.savez(request["answers"], **found)
 
 

@@ -103,6 +103,7 @@ MANIFEST = """{
   }
  },
  "input": null,
+ "items": null,
  "files": {
   "model.onnx": {
    "bytes": GRAPH_BYTES,

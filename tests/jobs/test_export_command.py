@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from fleetrec.cli.export import ExportRequest, export_model
@@ -39,6 +40,23 @@ def test_an_export_answers_as_the_model_that_the_run_has_saved(job):
         np.testing.assert_allclose(exported.predict(FEEDS)[name], value, atol=1e-6, rtol=0)
     found = exported.predict_raw({"1": [1], "2": [[3, 4]]}, ["predict"])
     assert found["predict"].shape[0] == 1
+
+
+def test_tables_are_folded_on_request_of_the_command_or_the_job(job):
+    assert not Path("saved/1/folded.onnx").exists()
+    export_model(ExportRequest(checkpoint="ckpt/1", out="exported", fold_mib=1))
+    overrides = ["runner.train.save_inference_fold_tables=1"]
+    export_model(
+        ExportRequest(checkpoint="ckpt/1", out="other", source="config.yaml", overrides=overrides)
+    )
+    folded = [Path(name, "folded.onnx").read_bytes() for name in ("exported", "other")]
+    session = onnxruntime.InferenceSession(folded[0])
+    feeds = {"dense_feature": FEEDS["dense_feature"].astype(np.float32)}
+    for slot in ("1", "2", "3"):
+        feeds |= {slot: np.array(FEEDS[slot]), f"{slot}.lengths": np.array([1, 1])}
+    expected = Predictor("saved/1").predict(FEEDS, ["predict"])["predict"]
+    np.testing.assert_allclose(session.run(["predict"], feeds)[0], expected, atol=1e-6, rtol=0)
+    assert len(folded[1]) == len(folded[0])
 
 
 def test_the_newest_checkpoint_of_a_folder_is_exported(job):
@@ -112,6 +130,12 @@ def test_what_is_not_supported_or_missing_is_refused(job):
         export_model(ExportRequest(checkpoint="ckpt/1", out="x", clear_export=True))
     with pytest.raises(ConfigError, match="lies outside the folder of assets"):
         export_model(ExportRequest(checkpoint="ckpt/1", out="x", asset_files="../a:config.yaml"))
+    with pytest.raises(ConfigError, match=r"--asset_files: .*gone"):
+        export_model(ExportRequest(checkpoint="ckpt/1", out="x", asset_files="gone"))
+    with pytest.raises(ConfigError, match=r"two files are called 'config.yaml'"):
+        export_model(
+            ExportRequest(checkpoint="ckpt/1", out="x", asset_files="config.yaml,config.yaml")
+        )
     with pytest.raises(ConfigError, match="-o: changes keys of a job"):
         export_model(ExportRequest(checkpoint="ckpt/1", out="x", overrides=["mode=train"]))
     with pytest.raises(CheckpointError, match="no such checkpoint"):
@@ -124,7 +148,10 @@ def test_a_pipeline_exports_while_it_trains(tmp_path, kind):
     paths = write_data(tmp_path, num_train=512, num_eval=128)
     source = write_pipeline(tmp_path, MODELS["DeepFM"], paths=paths, num_steps=6)
     text = source.read_text().replace("save_checkpoints_steps: 100", "save_checkpoints_steps: 2")
-    source.write_text(f'{text}export_config {{ exporter_type: "{kind}" exports_to_keep: 2 }}')
+    (tmp_path / "fg.json").write_text("{}")
+    more = f'asset_files: "{tmp_path / "fg.json"}" fold_tables: 1'
+    config = f'exporter_type: "{kind}" exports_to_keep: 2 {more}'
+    source.write_text(f"{text}export_config {{ {config} }}")
     train_and_evaluate(TrainEvalRequest(source=str(source)), continue_train=False)
     found = sorted(int(path.name) for path in (tmp_path / "model" / "export" / kind).iterdir())
     if kind == "best":
@@ -134,7 +161,10 @@ def test_a_pipeline_exports_while_it_trains(tmp_path, kind):
     else:
         assert found == {"final": [6], "latest": [4, 6]}[kind]
     columns = {"user": ["u1"], "item": [3], "city": ["rome"], "tags": ["t1:0.5|t2:0.1"]}
-    predictor = Predictor(tmp_path / "model" / "export" / kind / str(found[-1]))
+    model = tmp_path / "model" / "export" / kind / str(found[-1])
+    assert (model / "assets" / "fg.json").read_text() == "{}"
+    assert (model / "folded.onnx").exists()
+    predictor = Predictor(model)
     answer = predictor.predict_raw({**columns, "price": [0.5], "history": ["1|2"]})
     assert 0 < answer["probs"][0] < 1
 

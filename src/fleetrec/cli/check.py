@@ -7,32 +7,17 @@ import typer
 from fleetrec.cli.jobs import load_checked
 from fleetrec.config.job import RunOptions
 from fleetrec.config.load import JobRequest
-from fleetrec.data.loader import Loader
-
-NUM_SAMPLES = 1000
+from fleetrec.train.dry_run import dry_run
 
 
 def check_job(source: str, *, overrides: Sequence[str]) -> None:
-    """Check a job and the first samples of its data; raises what ``run`` would raise."""
+    """Check a job, its models and the first samples of its data; raises what ``run`` does."""
     job = load_checked(JobRequest(source=source, overrides=overrides))
     for notice in job.notices:
         typer.echo(f"notice: {notice}")
-    datasets = {
-        dataset.name: dataset
-        for run in job.runs
-        for dataset in (
-            *(phase.dataset for phase in run.phases),
-            *([] if run.evaluation is None else [run.evaluation.dataset]),
-        )
-    }
-    for dataset in datasets.values():
-        loader = Loader(dataset, seed=0)
-        with loader.epoch(0) as batches:
-            for batch in batches:
-                if batch.cursor.samples >= NUM_SAMPLES:
-                    break
-        for warning in loader.report.take_warnings():
-            typer.echo(f"warning: data set {dataset.name}: {warning}")
+    warnings = [warning for run in job.runs for warning in dry_run(run)]
+    for warning in dict.fromkeys(warnings):  # runs share data sets
+        typer.echo(f"warning: {warning}")
     for run in job.runs:
         typer.echo(f"runner {run.name}: {_summary(run)}")
     typer.echo(f"{job.source}: ok")

@@ -25,9 +25,11 @@ def supervise(
     *,
     watch: Watcher = lambda _: None,
     on_start: Callable[[LocalJob], None] = lambda _: None,
+    quiet: bool = False,
 ) -> Outcome:
     """Run this machine's replicas of a job, with a view of them; returns how it ended."""
-    with StopRequest() as stop, ClusterView() as view:
+    with StopRequest() as stop, contextlib.ExitStack() as stack:
+        view = (lambda _: None) if quiet else stack.enter_context(ClusterView())
 
         def watch_and_show(children: Sequence[Child]) -> None:
             watch(children)

@@ -44,6 +44,7 @@ class EvalRequest:
     checkpoint: str | None = None
     result_name: str = "eval_result.txt"
     overrides: Sequence[str] = ()
+    quiet: bool = False
 
     def load(self) -> Job:
         """Load the job: that of the model folder, if it holds one."""
@@ -66,17 +67,19 @@ class EvalRequest:
             )
 
 
-def evaluate_checkpoint(request: EvalRequest) -> None:
-    """Evaluate one checkpoint, and write its metrics into the folder of the model or of the run."""
+def evaluate_checkpoint(request: EvalRequest) -> dict[str, dict[str, float]]:
+    """Evaluate one checkpoint, and write its metrics into the folder of the model or of the run.
+
+    Returns the metrics by run.
+    """
     job = request.load()
-    with console_logging():
+    with contextlib.nullcontext() if request.quiet else console_logging():
         for notice in job.notices:
             logger.warning("%s", notice)
-        for run in job.runs:
-            _evaluate(job, run, request)
+        return {run.name: _evaluate(job, run, request) for run in job.runs}
 
 
-def _evaluate(job: Job, run: RunOptions, request: EvalRequest) -> None:
+def _evaluate(job: Job, run: RunOptions, request: EvalRequest) -> dict[str, float]:
     if job.folder is None:
         path = LOGS / f"{job.workspace.name}.{run.name}"
         target = str(path)
@@ -97,12 +100,15 @@ def _evaluate(job: Job, run: RunOptions, request: EvalRequest) -> None:
         folder=folder,
         resume=False,
         observers=(metrics,),
+        quiet=request.quiet,
     )
     step = progress_in(open_checkpoint(url)).step
     result = storage.join(target, request.result_name)
-    for name, value in sorted(write_result(result, metrics.values(), step=step).items()):
+    values = metrics.values()
+    for name, value in sorted(write_result(result, values, step=step).items()):
         logger.info("%s = %.6g", name, value)
     logger.info("written to %s", result)
+    return values
 
 
 def _checkpoint(run: RunOptions, run_folder: Path, given: str | None) -> str:

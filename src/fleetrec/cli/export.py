@@ -8,12 +8,14 @@ from typing import get_args
 
 from fleetrec.checkpoint.folder import published_kind
 from fleetrec.checkpoint.staging import delete_folder
+from fleetrec.cli.items import ItemsRequest, item_writer
 from fleetrec.cli.logs import console_logging
 from fleetrec.cli.trained import open_trained, run_of
 from fleetrec.config.load import PIPELINE_FILE
 from fleetrec.config.rules import RowType
 from fleetrec.core import storage
 from fleetrec.core.errors import ConfigError
+from fleetrec.export.assets import read_assets
 from fleetrec.export.manifest import KIND
 from fleetrec.train.checkpoint_export import export_checkpoint
 
@@ -36,6 +38,8 @@ class ExportRequest:
     clear_export: bool = False
     done_file: str | None = None
     rows: str | None = None
+    fold_mib: int | None = None
+    items: ItemsRequest | None = None
     overrides: Sequence[str] = ()
     refused: Sequence[str] = ()
 
@@ -52,6 +56,8 @@ class ExportRequest:
             problems.append("export: expected a folder for the model, or --export_dir")
         if self.rows not in (None, *ROW_TYPES):
             problems.append(f"--rows: expected {', '.join(ROW_TYPES)}, got {self.rows!r}")
+        if self.items is not None:
+            problems += self.items.problems()
         if self.export_dir is None:
             for name, value in (
                 ("clear_export", self.clear_export),
@@ -73,9 +79,9 @@ def export_model(request: ExportRequest) -> None:
             model_dir=request.model_dir,
             overrides=request.overrides,
         )
-        if request.rows is not None:
-            inference = run.inference.model_copy(update={"rows": request.rows})
-            run = run.model_copy(update={"inference": inference})
+        changes = {"rows": request.rows, "fold_mib": request.fold_mib}
+        given = {name: value for name, value in changes.items() if value is not None}
+        run = run.model_copy(update={"inference": run.inference.model_copy(update=given)})
         assets = _assets(request)
         target = request.out
         if request.export_dir is not None:
@@ -83,7 +89,8 @@ def export_model(request: ExportRequest) -> None:
                 _clear(request.export_dir)
             target = _new_folder(request.export_dir)
         assert target is not None, "checked"
-        export_checkpoint(checkpoint, run, target, assets=assets)
+        items = None if request.items is None else item_writer(request.items, run)
+        export_checkpoint(checkpoint, run, target, assets=assets, items=items)
         if request.export_dir is not None and request.done_file is not None:
             url = storage.join(request.export_dir, request.done_file)
             storage.write_bytes(url, DONE_TEXT)
@@ -101,14 +108,8 @@ def _model_dir(request: ExportRequest) -> str:
 
 def _assets(request: ExportRequest) -> dict[str, bytes]:
     """Return the files to add by name; the pipeline is one of them."""
-    found: dict[str, bytes] = {}
-    for given in filter(None, (request.asset_files or "").split(",")):
-        name, colon, path = given.partition(":")
-        if not colon or path.startswith("//"):  # a URL
-            name, path = storage.name_of(given), given
-        if name.startswith("/") or ".." in name.split("/"):
-            raise ConfigError([f"--asset_files: {name!r} lies outside the folder of assets"])
-        found[name] = storage.read_bytes(path)
+    given = filter(None, (request.asset_files or "").split(","))
+    found = read_assets(given, option="--asset_files")
     if request.export_dir is not None:
         written = storage.join(request.model_dir or ".", PIPELINE_FILE)
         if request.model_dir is not None and storage.exists(written):

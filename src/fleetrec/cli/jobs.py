@@ -14,7 +14,7 @@ from typing import TypeVar
 from fleetrec.cli.cluster import rank_job, server_job
 from fleetrec.cli.job import load_requested
 from fleetrec.cli.logs import console_logging
-from fleetrec.cli.run_cluster import run_cluster, server_state
+from fleetrec.cli.run_cluster import Shown, run_cluster, server_state
 from fleetrec.config.job import CLIPPED_IN_SYNC, Job, RunOptions, needs_whole_gradient
 from fleetrec.config.load import JobRequest, probably_starts_processes, without_model_classes
 from fleetrec.config.online import FollowOptions
@@ -39,7 +39,8 @@ class JobStart:
     """How a job is started.
 
     ``command`` is that of a process which takes part in it, and ``only`` the runner that such a
-    process is for.
+    process is for. A ``quiet`` start shows neither log lines nor progress. A process that a
+    launcher started exits at the end of the job, unless the job ``returns``.
     """
 
     command: tuple[str, ...]
@@ -47,6 +48,8 @@ class JobStart:
     log_dir: Path | None = None
     only: str | None = None
     notices: Sequence[str] = ()
+    quiet: bool = False
+    returns: bool = False
 
     def child_command(self, run: RunOptions) -> tuple[str, ...]:
         """Return the command of a process that takes part in one run."""
@@ -62,8 +65,17 @@ class JobStart:
         return RunFolder(path=(self.log_dir or LOGS) / f"{job.workspace.name}.{run.name}")
 
 
-def run_job(request: JobRequest, start: JobStart) -> None:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinishedRun:
+    """A run that this process has finished, and its folder."""
+
+    options: RunOptions
+    folder: RunFolder
+
+
+def run_job(request: JobRequest, start: JobStart) -> list[FinishedRun]:
     """Run the runs of a job in order; the first failure ends it."""
+    finished = []
     place = read_place()
     load = functools.partial(load_checked, request, place, only=start.only, resume=start.resume)
     # The supervisor of other processes needs no models: another process loads them for the checks.
@@ -71,19 +83,21 @@ def run_job(request: JobRequest, start: JobStart) -> None:
         _is_alone(place) and probably_starts_processes(request) and "torch" not in sys.modules
     )
     job = in_child(functools.partial(_without_models, load)) if is_light else load()
-    with console_logging():
+    with contextlib.nullcontext() if start.quiet else console_logging():
         if place is None or not place.is_supervised:  # else the supervisor has logged them
             for notice in (*job.notices, *start.notices):
                 logger.warning("%s", notice)
         for index, run in enumerate(job.runs):
             folder = start.folder(job, run)
+            finished.append(FinishedRun(options=run, folder=folder))
             _check_begun(run, place)
             with _lock_of(run, place):
                 resume = start.resume or has_begun(run)  # an online run always continues
                 if is_supervised_here(run, place):
                     spec = job_spec(run, folder, start.child_command(run))
                     log_dir = start.log_dir or (LOGS if job.folder is None else folder.path / LOGS)
-                    run_cluster(run, spec, folder, resume=resume, log_dir=log_dir)
+                    shown = Shown(log_dir=log_dir, quiet=start.quiet)
+                    run_cluster(run, spec, folder, shown, resume=resume)
                     continue
                 own = place_in_run(run, place)
                 if own is None:
@@ -92,9 +106,10 @@ def run_job(request: JobRequest, start: JobStart) -> None:
                 from fleetrec.cli.process import run_process  # loads torch: not for a supervisor
 
                 loaded = load().runs[index] if is_light else run
-                run_process(loaded, own, folder=folder, resume=resume)
-    if not _is_alone(place):
+                run_process(loaded, own, folder=folder, resume=resume, quiet=start.quiet)
+    if not (start.returns or _is_alone(place)):
         exit_now(0)  # a launcher waits for the end of this process
+    return finished
 
 
 def load_checked(

@@ -7,11 +7,13 @@ from typing import Annotated, NoReturn
 import typer
 
 from fleetrec import __version__
+from fleetrec.cli.init_verb import init_app
 from fleetrec.cli.launch_ps import launch_app
 from fleetrec.cli.model_verbs import model_app
 from fleetrec.cli.online_verb import online_app
 from fleetrec.cli.pipeline_verbs import OnlyOption, checkpoint_app, pipeline_app
 from fleetrec.cli.plan_verb import plan_app
+from fleetrec.cli.recall_verb import recall_app
 from fleetrec.cli.report import report_app
 from fleetrec.cli.serve_verb import serve_app
 from fleetrec.core.errors import ConfigError, FleetRecError, LostRankError
@@ -35,12 +37,14 @@ table_app = typer.Typer(help="Inspect tables on disk, and import them.", no_args
 app.add_typer(table_app, name="table")
 data_app = typer.Typer(help="Show data as a model gets it.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.add_typer(init_app)
 app.add_typer(pipeline_app)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(launch_app)
 app.add_typer(plan_app)
 app.add_typer(online_app)
 app.add_typer(model_app)
+app.add_typer(recall_app)
 app.add_typer(report_app)
 app.add_typer(serve_app)
 
@@ -387,4 +391,12 @@ def main(verb: str | None = None) -> NoReturn:
         sys.exit(EXIT_FAILED)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        from fleetrec.cli.user_traceback import user_traceback
+
+        lines = user_traceback(error)
+        if not lines:
+            raise  # a fault of FleetRec
+        typer.echo("\n".join(lines), err=True)
+        sys.exit(EXIT_FAILED)
     sys.exit(0)

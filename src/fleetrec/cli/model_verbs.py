@@ -43,6 +43,27 @@ WithHeader = Annotated[
 OutputSeparator = Annotated[
     str | None, typer.Option("--output_sep", help="Separator of cells in a CSV.")
 ]
+FoldTables = Annotated[
+    int | None,
+    typer.Option(
+        "--fold-tables",
+        min=0,
+        max=2000,  # as MAX_FOLD_MIB, whose import would make --help slow
+        metavar="MIB",
+        help="Also write folded.onnx, which has the tables in it; their size is limited.",
+    ),
+]
+ItemsOption = Annotated[
+    str | None,
+    typer.Option("--items", help="Items for recall: a file, folder, pattern or URL."),
+]
+ItemIdOption = Annotated[
+    str | None, typer.Option("--item-id", help="The column of --items that has their ids.")
+]
+IndexOption = Annotated[
+    str | None,
+    typer.Option("--index", help="Index of --items: auto, exact, hnsw, ivf or none."),
+]
 RedisOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -159,15 +180,21 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
     rows: Annotated[
         str | None, typer.Option("--rows", help="Type of rows: float32, float16 or int8.")
     ] = None,
+    fold_tables: FoldTables = None,
+    items: ItemsOption = None,
+    item_id: ItemIdOption = None,
+    index: IndexOption = None,
+    with_header: WithHeader = False,
     override: Overrides = None,
     redis: RedisOptions = None,
     oss: OssOptions = None,
 ) -> None:
-    """Make an inference model of a checkpoint.
+    """Make an inference model of a checkpoint; with --items one that recalls items.
 
     Example: fleetrec export increment_dnn/3 exported_dnn
     """
     from fleetrec.cli.export import ExportRequest, export_model
+    from fleetrec.cli.items import items_request
 
     export_model(
         ExportRequest(
@@ -180,6 +207,8 @@ def export(  # noqa: PLR0913 (the flags of EasyRec are accepted, too)
             clear_export=clear_export,
             done_file=export_done_file,
             rows=rows,
+            fold_mib=fold_tables,
+            items=items_request(items, item_id, index, with_header=with_header),
             overrides=override or (),
             refused=tuple(n for n, v in (("redis", redis), ("oss", oss)) if v),
         )

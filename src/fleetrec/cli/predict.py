@@ -1,5 +1,6 @@
 """``fleetrec predict``: every row of some data through an inference model or a checkpoint."""
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,7 @@ class PredictRequest:
     with_header: bool = False
     phase: str | None = None
     overrides: Sequence[str] = ()
+    quiet: bool = False
 
     def check(self) -> None:
         """Raise ConfigError with all problems."""
@@ -105,11 +107,11 @@ def predict_data(request: PredictRequest) -> None:
     """Predict all rows; parts that are there already stay."""
     request.check()
     assert request.model is not None and request.data is not None, "checked"
-    with console_logging():
+    with contextlib.nullcontext() if request.quiet else console_logging():
         files = list(list_files(request.data))
         if not files:
             raise DataError(f"{request.data}: no files")
-        model = _newest_export(request.model)
+        model = newest_export(request.model)
         if published_kind(model) == KIND:
             _predict_with_export(request, model, files)
         else:
@@ -119,7 +121,7 @@ def predict_data(request: PredictRequest) -> None:
 def _predict_with_export(request: PredictRequest, url: str, files: Sequence[DataFile]) -> None:
     predictor = Predictor(url)
     wanted = request.fetches or tuple(predictor.fetches)
-    writer = request.writer({"model": predictor.fingerprint, "data": _described(files)})
+    writer = request.writer({"model": predictor.fingerprint, "data": described(files)})
     if _is_done(writer, request):
         return
 
@@ -127,27 +129,32 @@ def _predict_with_export(request: PredictRequest, url: str, files: Sequence[Data
         return predictor.predict_values(values, wanted)
 
     if request.source is None:
-        rows = _export_rows(request, predictor, files, skip_rows=writer.num_rows)
+        rows = export_rows(
+            request, predictor.rules, predictor.text_table, files, skip_rows=writer.num_rows
+        )
     else:
-        rows = _job_rows(
-            request, _dataset(request), files, list(predictor.feeds), skip_rows=writer.num_rows
+        rows = rows_of_job(
+            request, dataset_of(request), files, list(predictor.feeds), skip_rows=writer.num_rows
         )
     predict_rows(rows, score, writer)
     _report(writer, request)
 
 
-def _export_rows(
-    request: PredictRequest, predictor: Predictor, files: Sequence[DataFile], *, skip_rows: int
+def export_rows(
+    request: PredictRequest,
+    rules: FeatureSet,
+    table: TextTableOptions | None,
+    files: Sequence[DataFile],
+    *,
+    skip_rows: int,
 ) -> Iterator[InputRows]:
-    """Yield rows as the rules of the model describe them."""
-    table = predictor.text_table
+    """Yield rows as the rules of an inference model, or of one of its towers, describe them."""
     form = data_format(files) or ("csv" if table is not None else None)
     if form is None:
         raise DataError(
             f"{files[0].path}: expected a CSV, Parquet or Arrow file; for other formats give the "
             "job whose data set describes them by -m"
         )
-    rules = predictor.rules
     if table is None:  # the training data was no text
         table = TextTableOptions()
         if form == "csv":
@@ -173,19 +180,19 @@ def _predict_with_checkpoint(request: PredictRequest, url: str, files: Sequence[
         run_of(checkpoint, request.source, model_dir=request.model_dir, overrides=request.overrides)
     )
     phase = _phase(run, request.phase)
-    writer = request.writer({"model": _identity(checkpoint, phase), "data": _described(files)})
+    writer = request.writer({"model": _identity(checkpoint, phase), "data": described(files)})
     if _is_done(writer, request):
         return
     assert request.data is not None, "checked"
     dataset = in_file_order(phase.dataset, request.data, batch_size=request.batch_size)
     model = CheckpointModel(checkpoint, run, phase.model_copy(update={"dataset": dataset}))
-    rows = _job_rows(request, dataset, files, model.needed, skip_rows=writer.num_rows)
+    rows = rows_of_job(request, dataset, files, model.needed, skip_rows=writer.num_rows)
     with model.evaluating():
         predict_rows(rows, _chosen(model.score, request.fetches), writer)
     _report(writer, request)
 
 
-def _job_rows(
+def rows_of_job(
     request: PredictRequest,
     dataset: DatasetOptions,
     files: Sequence[DataFile],
@@ -193,6 +200,7 @@ def _job_rows(
     *,
     skip_rows: int,
 ) -> Iterator[InputRows]:
+    """Yield rows as the data set of a job describes them."""
     from fleetrec.train.prediction import in_file_order, job_rows
 
     assert request.data is not None, "checked"
@@ -203,7 +211,7 @@ def _job_rows(
     return job_rows(ordered, files, needed=needed, keep=request.kept, skip_rows=skip_rows)
 
 
-def _dataset(request: PredictRequest) -> DatasetOptions:
+def dataset_of(request: PredictRequest) -> DatasetOptions:
     """Return the data set of a job, for an inference model."""
     from fleetrec.cli.job import load_job
 
@@ -234,7 +242,7 @@ def _chosen(score: Score, fetches: Sequence[str]) -> Score:
     return chosen
 
 
-def _newest_export(url: str) -> str:
+def newest_export(url: str) -> str:
     """Return the model itself, or the newest in a folder of exports that are named by time."""
     if published_kind(url) is not None or not storage.exists(url):
         return url
@@ -254,7 +262,8 @@ def _identity(checkpoint: Folder, phase: PhaseOptions) -> dict[str, Any]:
     }
 
 
-def _described(files: Sequence[DataFile]) -> list[list[Any]]:
+def described(files: Sequence[DataFile]) -> list[list[Any]]:
+    """Return files by name and size, to find out whether they are the same later."""
     return [[file.name, file.num_bytes] for file in files]
 
 

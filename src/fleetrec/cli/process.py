@@ -39,11 +39,13 @@ def run_process(
     folder: RunFolder,
     resume: bool,
     observers: Sequence[Observer] = (),
+    quiet: bool = False,
 ) -> None:
     """Do this process's part of a run until the run is over.
 
     ``resume`` continues the last training in ``folder``. A run that is asked to stop saves itself
-    and raises KeyboardInterrupt. ``observers`` are added to the usual ones.
+    and raises KeyboardInterrupt. ``observers`` are added to the usual ones. ``quiet`` shows no
+    progress bar.
     """
     keep_freed_memory()
     if place.role == "server":
@@ -56,6 +58,8 @@ def run_process(
         is_continued = resume or place.is_supervised or group.num_restarts > 0
         outputs = OutputsObserver()
         watch = stack.enter_context(_open_watch(run, folder, group, is_continued=is_continued))
+        if group.is_chief and not quiet:
+            observers = (*observers, stack.enter_context(ProgressObserver(run.name)))
         own_observers = stack.enter_context(_open_observers(run, folder, group))
         context = RunContext(
             clock=time.monotonic,
@@ -137,7 +141,6 @@ def _open_observers(run: RunOptions, folder: RunFolder, group: Group) -> Iterato
         if group.is_chief:
             observers += [
                 _json_observer(run, folder),
-                stack.enter_context(ProgressObserver(run.name)),
                 *stack.enter_context(open_summaries(folder.path, run)),
             ]
         status = read_status_path()

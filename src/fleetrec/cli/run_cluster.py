@@ -1,5 +1,6 @@
 """A run of several processes on this machine, in the process that supervises them."""
 
+import dataclasses
 import logging
 import secrets
 import shutil
@@ -22,8 +23,16 @@ from fleetrec.train.run_folder import RunFolder
 logger = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shown:
+    """Where the logs of the processes go, and whether the terminal shows them."""
+
+    log_dir: Path
+    quiet: bool = False
+
+
 def run_cluster(
-    run: RunOptions, job: JobSpec, folder: RunFolder, *, resume: bool, log_dir: Path
+    run: RunOptions, job: JobSpec, folder: RunFolder, shown: Shown, *, resume: bool
 ) -> None:
     """Start the processes of a run on this machine, and wait until they have finished."""
     resume = resume and run.kind == "train"
@@ -41,14 +50,14 @@ def run_cluster(
 
     with run_log(folder.log):
         logger.info("Runner %s Begin", run.name)
-        logger.info("%s; logs: %s", _processes(job), log_dir)
+        logger.info("%s; logs: %s", _processes(job), shown.log_dir)
         try:
-            outcome = supervise(launcher, job, log_dir, watch=watch)
+            outcome = supervise(launcher, job, shown.log_dir, watch=watch, quiet=shown.quiet)
         finally:
             write_report(folder)
         if outcome.was_stopped and run.kind == "train":
             logger.warning("stopped; %s", how_to_continue(run))
-        exit_on_failure(outcome, log_dir)
+        exit_on_failure(outcome, shown.log_dir)
         log_finish(run, folder, outputs)
     delete_server_state(folder, keep=None)
 

@@ -16,7 +16,7 @@ from fleetrec.config.options import Options
 from fleetrec.config.problems import hint
 from fleetrec.config.yaml_dialect.locate import zoo_names
 from fleetrec.core.errors import ConfigError
-from fleetrec.export.inference import sample_batch
+from fleetrec.export.traced_graph import sample_batch
 from fleetrec.models.base import Model
 from fleetrec.parallel.solo import SoloGroup
 from fleetrec.train.phase import Phase, build_phase

@@ -1,12 +1,16 @@
 """Ctrl-C and SIGTERM ask a run to save and stop; a second one ends it at once."""
 
 import signal
+import threading
 from types import FrameType
 from typing import Any, Self
 
 
 class StopRequest:
-    """While the block runs, the first signal is noted instead of raised."""
+    """While the block runs, the first signal is noted instead of raised.
+
+    Only the main thread of a process can do that; in another thread signals act as before.
+    """
 
     def __init__(self) -> None:
         self._requested = False
@@ -17,6 +21,8 @@ class StopRequest:
         return self._requested
 
     def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._note)
         return self

@@ -18,6 +18,7 @@ RuleWhen = Literal[
     "stop",
     "end",
 ]
+MAX_FOLD_MIB = 2000  # a file of ONNX is below 2 GiB
 RowType = Literal["float32", "float16", "int8"]
 RuleAction = Literal["checkpoint", "delta", "serving", "inference", "evaluate", "early_stop"]
 
@@ -126,8 +127,14 @@ class WarmStartOptions(Options):
 
 
 class InferenceOptions(Options):
-    """Inputs and outputs of inference models (empty: all), and the type of the rows in files."""
+    """Inputs and outputs of inference models (empty: all), and the type of the rows in files.
+
+    ``fold_mib`` is the limit of tables that are also folded into the ONNX graph; 0: none are.
+    ``assets`` are the paths of further files of the model.
+    """
 
     feeds: tuple[str, ...] = ()
     fetches: tuple[str, ...] = ()
     rows: RowType = "float32"
+    fold_mib: int = Field(default=0, ge=0, le=MAX_FOLD_MIB)
+    assets: tuple[str, ...] = ()

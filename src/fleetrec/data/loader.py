@@ -106,6 +106,11 @@ class Loader:
         self.report = SlotReport(source.options)
 
     @property
+    def name(self) -> str:
+        """Return the name of the data set."""
+        return self._options.name
+
+    @property
     def inputs(self) -> Inputs:
         """Return the features of the batches, without the weight of the samples."""
         inputs = self._decoder.source.inputs

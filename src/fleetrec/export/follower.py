@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,6 +39,7 @@ class Follower:
         model_save_path: The folder of the done files, a path or a URL.
         poll_s: Seconds between two polls. None: the caller polls.
         num_threads: Threads that compute one answer. None: one per core.
+        on_load: Is called with every base before it answers.
     """
 
     def __init__(
@@ -47,7 +48,9 @@ class Follower:
         *,
         poll_s: float | None = None,
         num_threads: int | None = None,
+        on_load: Callable[[Predictor], object] = lambda _: None,
     ) -> None:
+        self._on_load = on_load
         self._folder = storage.to_url(model_save_path)
         self._num_threads = num_threads
         self._predictor: Predictor | None = None
@@ -157,6 +160,7 @@ class Follower:
             except CheckpointError as error:
                 problems.append(str(error))
                 continue
+            self._on_load(predictor)
             self._apply(predictor, deltas, problems)
             self._predictor, self._base = predictor, base
             return

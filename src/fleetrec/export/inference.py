@@ -12,45 +12,46 @@ import copy
 import dataclasses
 import functools
 import importlib.util
-import logging
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fleetrec.checkpoint.folder import describe, publish_folder
+from fleetrec.checkpoint.folder import Folder, describe, publish_folder
 from fleetrec.checkpoint.staging import Staging
 from fleetrec.config.input_rules import InputRules
 from fleetrec.config.rules import RowType
-from fleetrec.core.batch import SAMPLE, Batch, Inputs
-from fleetrec.core.cursor import Cursor
+from fleetrec.core import storage
+from fleetrec.core.batch import SAMPLE, Inputs
 from fleetrec.core.errors import (
     CheckpointError,
     ConfigError,
     FleetRecError,
-    ModelError,
     UnavailableError,
 )
-from fleetrec.core.jagged import KeyedJagged
 from fleetrec.embedding.collection import LookupGroup
 from fleetrec.embedding.table import TableConfig
 from fleetrec.export.feature_rules import pack_rules
+from fleetrec.export.folding import FoldTables
 from fleetrec.export.manifest import (
     MODEL,
     FeedEntry,
     GraphEntry,
     GroupEntry,
+    ItemsEntry,
     ModelManifest,
     PooledEntry,
     SequenceEntry,
     TableEntry,
 )
+from fleetrec.export.opened import OpenModel
 from fleetrec.export.row_files import RowWriter
+from fleetrec.export.tower_model import TowerModel
+from fleetrec.export.traced_graph import TracedGraph, exporting, sample_batch
 from fleetrec.models.base import Model
 
 GRAPH = "model.onnx"
@@ -58,11 +59,13 @@ NEEDED = ("onnx", "onnxscript")
 SAVE_INFERENCE = "save_inference_path"
 
 FillTable = Callable[[RowWriter, TableConfig], TableEntry]  # writes the rows of a table
+# Writes the items of a model that is not published yet; also returns the entries of their files.
+AddItems = Callable[[Staging, OpenModel], tuple[ItemsEntry, dict[str, dict[str, Any]]]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InferenceModel:
-    """The content of an inference model; the names are checked."""
+    """The content of an inference model, or of one of its towers; the names are checked."""
 
     model: Model
     inputs: Inputs
@@ -70,9 +73,19 @@ class InferenceModel:
     fetches: tuple[str, ...]
     rules: InputRules | None = None  # for raw columns
     row_type: RowType = "float32"
+    fold: FoldTables | None = None
+    assets: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     option: str = SAVE_INFERENCE  # why the model is exported, for messages
+    name: str = MODEL  # of the graph
+    towers: tuple["InferenceModel", ...] = ()
 
-    def write(self, url: str | Path, rows: Mapping[str, Mapping[str, Tensor]]) -> None:
+    def write(
+        self,
+        url: str | Path,
+        rows: Mapping[str, Mapping[str, Tensor]],
+        *,
+        add_items: AddItems | None = None,
+    ) -> None:
         """Publish a base of the live weights; ``rows`` are ids and rows of every table."""
 
         def fill(writer: RowWriter, table: TableConfig) -> TableEntry:
@@ -80,7 +93,8 @@ class InferenceModel:
             writer.add(columns["ids"].view(np.uint64), columns["rows"])
             return writer.finish(content="all", hashed_into=hashed_into(table))
 
-        self.publish(url, ModelManifest(type="base", graphs=(), tables={}), fill=fill)
+        manifest = ModelManifest(type="base", graphs=(), tables={})
+        self.publish(url, manifest, fill=fill, add_items=add_items)
 
     def publish(
         self,
@@ -90,6 +104,7 @@ class InferenceModel:
         fill: FillTable,
         weights: Mapping[str, Tensor] | None = None,
         assets: Mapping[str, bytes] = MappingProxyType({}),
+        add_items: AddItems | None = None,
     ) -> ModelManifest:
         """Publish a model; returns its complete manifest.
 
@@ -98,11 +113,13 @@ class InferenceModel:
             manifest: Type, version, parent and source of the model.
             fill: Writes the rows of one table.
             weights: The dense network by name of the variable; None: as it is now.
-            assets: Further files by name, which the model does not read.
+            assets: Further files by name, besides those of the model.
+            add_items: Writes the vectors of items, computed by the model.
         """
-        graph = self.encode_graph(weights)
         rules, vocabularies = self._packed_rules if manifest.type == "base" else (None, {})
-        contents = {GRAPH: graph, **{f"assets/{name}": one for name, one in assets.items()}}
+        graphs = self._encode_graphs(weights)
+        every = {**self.assets, **assets} if manifest.type == "base" else {}
+        contents = {**graphs, **{f"assets/{name}": one for name, one in every.items()}}
         contents |= vocabularies
         staging = Staging.create(url)
         try:
@@ -112,9 +129,23 @@ class InferenceModel:
                 writer = RowWriter(staging, name, dim=table.dim, row_type=self.row_type)
                 tables[name] = fill(writer, table)
                 files |= writer.files
+            if self.fold is not None and manifest.type == "base":
+                written = Folder(url=staging.url, meta={}, files=files)
+                folded = self.fold.fold(graphs[GRAPH], self.graph_entry(), written, tables)
+                files |= {name: describe(content) for name, content in folded.items()}
+                contents |= folded
+            entries = tuple(one.graph_entry() for one in (self, *self.towers))
             complete = manifest.model_copy(
-                update={"graphs": (self._graph_entry(),), "tables": tables, "input": rules}
-            ).with_fingerprint(files)
+                update={"graphs": entries, "tables": tables, "input": rules}
+            )
+            if add_items is not None:
+                for name, content in contents.items():
+                    storage.write_bytes(storage.join(staging.url, name), content)
+                written = Folder(url=staging.url, meta={}, files=files)
+                items, of_items = add_items(staging, OpenModel(folder=written, manifest=complete))
+                complete = complete.model_copy(update={"items": items})
+                files |= of_items
+            complete = complete.with_fingerprint(files)
             publish_folder(staging, contents=contents, meta=complete.to_plain(), written=files)
         except BaseException:
             with contextlib.suppress(FleetRecError):  # the first error is the one to show
@@ -122,11 +153,12 @@ class InferenceModel:
             raise
         return complete
 
-    def _graph_entry(self) -> GraphEntry:
+    def graph_entry(self) -> GraphEntry:
+        """Return how the manifest describes this graph."""
         groups = self.model.embedding_collection().groups
         return GraphEntry(
-            name=MODEL,
-            file=GRAPH,
+            name=self.name,
+            file=f"{self.name}.onnx",
             feeds=tuple(map(self._feed, self.feeds)),
             fetches=self.fetches,
             groups=tuple(_group(key, group) for key, group in groups.items()),
@@ -140,8 +172,10 @@ class InferenceModel:
     def check_exportable(self) -> None:
         """Trace the model, so that a model that cannot be exported fails before training."""
         graph, names, example = self._traced()
-        with _exporting(self.model, self.option):
+        with exporting(self.model, self.option):
             torch.export.export(graph, example, dynamic_shapes=self._dynamic_shapes(names))
+        for tower in self.towers:
+            tower.check_exportable()
 
     def convert(self) -> None:
         """Convert the model to ONNX now, once: ``write`` then only fills in the weights.
@@ -150,6 +184,8 @@ class InferenceModel:
         a model that cannot be exported fails there. So does one whose vocabularies are gone.
         """
         _ = self._converted, self._packed_rules
+        for tower in self.towers:
+            tower.convert()
 
     @functools.cached_property
     def _packed_rules(self) -> tuple[InputRules | None, dict[str, bytes]]:
@@ -159,7 +195,7 @@ class InferenceModel:
     def _converted(self) -> Any:  # an onnx.ModelProto; onnx is an extra
         """The ONNX model with the weights of the moment it was converted."""
         graph, names, example = self._traced()
-        with _exporting(self.model, self.option):
+        with exporting(self.model, self.option):
             program = torch.onnx.export(
                 graph,
                 example,
@@ -173,6 +209,12 @@ class InferenceModel:
         assert program is not None
         return program.model_proto
 
+    def _encode_graphs(self, weights: Mapping[str, Tensor] | None) -> dict[str, bytes]:
+        """Return the files of all graphs."""
+        of_towers = weights and {f"{TowerModel.PREFIX}{n}": one for n, one in weights.items()}
+        found = {self.graph_entry().file: self.encode_graph(weights)}
+        return found | {one.graph_entry().file: one.encode_graph(of_towers) for one in self.towers}
+
     def encode_graph(self, weights: Mapping[str, Tensor] | None = None) -> bytes:
         """Return the ONNX model with some weights by name, or those of this moment."""
         import onnx
@@ -182,7 +224,7 @@ class InferenceModel:
         filled.CopyFrom(self._converted)
         variables = self.model.state_dict()
         for initializer in filled.graph.initializer:
-            name = initializer.name.removeprefix(_Graph.PREFIX)
+            name = initializer.name.removeprefix(TracedGraph.PREFIX)
             if name == initializer.name or name not in variables:
                 continue  # a constant of the network
             weight = (variables if weights is None else weights).get(name)
@@ -196,13 +238,13 @@ class InferenceModel:
             initializer.CopyFrom(onnx.numpy_helper.from_array(array, initializer.name))
         return bytes(filled.SerializeToString())
 
-    def _traced(self) -> tuple["_Graph", list[str], tuple[Tensor, ...]]:
+    def _traced(self) -> tuple["TracedGraph", list[str], tuple[Tensor, ...]]:
         """Return the model as a graph of plain tensors, their names, and an example of them."""
         dense = [name for name in self.feeds if name in self.inputs.dense]
         batch = sample_batch(self.model, self.inputs)
         embedded = list(batch.embedded)
         example = tuple({**batch.dense, **batch.embedded}[name] for name in (*dense, *embedded))
-        graph = _Graph(self.model, dense, embedded, self.fetches)
+        graph = TracedGraph(self.model, dense, embedded, self.fetches)
         return graph.eval(), [*dense, *embedded], example
 
     def _dynamic_shapes(self, names: Sequence[str]) -> tuple[tuple[dict[int, Any], ...]]:
@@ -222,12 +264,14 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     fetches: Sequence[str],
     rules: InputRules | None = None,
     row_type: RowType = "float32",
+    fold: FoldTables | None = None,
+    assets: Mapping[str, bytes] = MappingProxyType({}),
     option: str = SAVE_INFERENCE,
 ) -> InferenceModel:
     """Check the names of feeds and fetches; an empty list means all.
 
-    ``rules`` are stored with the model, so that it takes raw columns. ``option`` is why the model
-    is exported, for messages.
+    ``rules`` are stored with the model, so that it takes raw columns. ``fold`` adds an ONNX file
+    with the tables in it. ``assets`` are further files. ``option`` is why the model is exported.
     """
     _check_installed(option)
     _check_sides(model, option)
@@ -270,63 +314,26 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
         fetches=tuple(fetches or outputs),
         rules=rules,
         row_type=row_type,
+        fold=fold,
+        assets=assets,
         option=option,
+        towers=tuple(
+            _plan_tower(TowerModel(model, name), inputs, outputs, option)
+            for name in model.recall_towers()
+        ),
     )
 
 
-def sample_batch(model: Model, inputs: Inputs, *, num_samples: int = 2) -> Batch:
-    """Return a batch of zeros in the shape that the model expects."""
-    return Batch(
-        ids=_no_ids(num_samples),
-        dense={name: torch.zeros(num_samples, *shape) for name, shape in inputs.dense.items()},
-        cursor=Cursor(),
-        embedded=model.embedding_collection().zeros(num_samples, max_length=3),
+def _plan_tower(
+    tower: TowerModel, inputs: Inputs, outputs: Sequence[str], option: str
+) -> InferenceModel:
+    copy.deepcopy(tower).cpu().check(sample_batch(tower.model, inputs), outputs)
+    dense = {n: shape for n, shape in inputs.dense.items() if n in tower.feeds}
+    own = dataclasses.replace(inputs, dense=dense)
+    fetches = (tower.tower.output,)
+    return InferenceModel(
+        model=tower, inputs=own, feeds=tower.feeds, fetches=fetches, option=option, name=tower.name
     )
-
-
-class _Graph(nn.Module):
-    """The model as a function of plain tensors."""
-
-    PREFIX = "_model."  # of the names of weights
-
-    def __init__(
-        self, model: Model, dense: Sequence[str], embedded: Sequence[str], fetches: Sequence[str]
-    ) -> None:
-        super().__init__()
-        self._model = copy.deepcopy(model).cpu()
-        self._dense = dense
-        self._embedded = embedded
-        self._fetches = fetches
-
-    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        named = dict(zip([*self._dense, *self._embedded], tensors, strict=True))
-        batch = Batch(
-            ids=_no_ids(tensors[0].shape[0]),
-            dense={name: named[name] for name in self._dense},
-            cursor=Cursor(),
-            embedded={name: named[name] for name in self._embedded},
-        )
-        outputs = self._model(batch)
-        return tuple(outputs[name] for name in self._fetches)
-
-
-@contextlib.contextmanager
-def _exporting(model: Model, option: str) -> Iterator[None]:
-    """Silence the exporter's warnings; report in one line why a model cannot be exported."""
-    exporter_logger = logging.getLogger("torch.onnx")
-    level = exporter_logger.level
-    exporter_logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about internals of the exporter
-            yield
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise ModelError(
-            f"{type(model).__module__}: the model cannot be exported for {option}: {reason}"
-        ) from error
-    finally:
-        exporter_logger.setLevel(level)
 
 
 def _check_installed(option: str) -> None:
@@ -390,10 +397,3 @@ def _group(key: str, group: LookupGroup) -> GroupEntry:
             for f in group.sequences
         ),
     )
-
-
-def _no_ids(num_samples: int) -> KeyedJagged:
-    """Return an empty feature of ``num_samples`` samples."""
-    nothing = torch.zeros(0, dtype=torch.int64)
-    offsets = torch.zeros(1, dtype=torch.int64)
-    return KeyedJagged(names=(), values_N=nothing, offsets=offsets, num_samples=num_samples)

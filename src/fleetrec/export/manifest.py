@@ -20,6 +20,7 @@ from fleetrec.embedding.layout import Combiner
 KIND: Literal["inference model"] = "inference model"
 MODEL = "model"  # the name of the graph of a whole model
 Content = Literal["all", "changes"]
+IndexType = Literal["none", "exact", "ivf", "hnsw"]
 
 
 class FeedEntry(Options):
@@ -104,6 +105,17 @@ class SourceEntry(Options):
     tables: dict[str, str]
 
 
+class ItemsEntry(Options):
+    """The items that retrieval answers with."""
+
+    num_items: int = Field(gt=0)
+    dim: int = Field(gt=0)
+    id_column: str
+    vectors: str  # the file
+    index: str | None  # the file; None: there is no index, all vectors are compared
+    index_type: IndexType
+
+
 class ModelManifest(Options):
     """What an inference model consists of; a base may have rules for raw columns."""
 
@@ -116,6 +128,7 @@ class ModelManifest(Options):
     graphs: tuple[GraphEntry, ...]
     tables: dict[str, TableEntry]
     input: InputRules | None = None
+    items: ItemsEntry | None = None
 
     @property
     def name(self) -> str:
@@ -132,6 +145,11 @@ class ModelManifest(Options):
         """Return a graph; raises KeyError."""
         return {graph.name: graph for graph in self.graphs}[name]
 
+    @property
+    def towers(self) -> tuple[str, ...]:
+        """Return the names of the graphs of towers."""
+        return tuple(graph.name for graph in self.graphs if graph.name != MODEL)
+
 
 def open_model(url: str | Path) -> tuple[Folder, ModelManifest]:
     """Read and check the manifest of an inference model."""
@@ -146,9 +164,9 @@ def open_model(url: str | Path) -> tuple[Folder, ModelManifest]:
         raise CheckpointError(f"{where}: damaged: its fingerprint does not match its content")
     if (manifest.type == "delta") != (manifest.parent is not None):
         raise CheckpointError(f"{where}: damaged: a delta has a parent, and a base has none")
-    if [graph.name for graph in manifest.graphs] != [MODEL]:
-        names = [graph.name for graph in manifest.graphs]
-        raise CheckpointError(f"{where}: expected the graph {MODEL!r}, found {names}")
+    names = [graph.name for graph in manifest.graphs]
+    if names[:1] != [MODEL] or len(set(names)) != len(names):
+        raise CheckpointError(f"{where}: expected the graph {MODEL!r} and towers, found {names}")
     return folder, manifest
 
 

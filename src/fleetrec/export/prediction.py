@@ -138,7 +138,9 @@ def _joined(rows: InputRows, outputs: Mapping[str, Array]) -> pa.RecordBatch:
 
 
 def _array(values: Array, num_rows: int) -> pa.Array:
-    """Return one number, or one list of numbers, per row."""
+    """Return one number, or one list of numbers, per row; objects are lists already."""
+    if values.dtype == object:
+        return pa.array(values.tolist())
     flat = np.ascontiguousarray(values).reshape(num_rows, -1)
     if flat.shape[1] == 1:
         return pa.array(flat.reshape(-1))

@@ -1,29 +1,37 @@
 """Run an inference model: no torch, no model code."""
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fleetrec.checkpoint.folder import Folder
 from fleetrec.core import storage
 from fleetrec.core.errors import CheckpointError, DataError, ModelError, UnavailableError
-from fleetrec.export.feature_rules import load_rules
-from fleetrec.export.id_lists import Array, Feed, Weights, keyed_ids
-from fleetrec.export.manifest import GraphEntry, ModelManifest, VersionEntry, open_model
+from fleetrec.export.answer import Answer as Answer
+from fleetrec.export.feature_rules import load_rules, restrict
+from fleetrec.export.graph_predictor import GraphPredictor
+from fleetrec.export.id_lists import Array
+from fleetrec.export.item_index import ItemIndex, load_items
+from fleetrec.export.manifest import MODEL, GraphEntry, ModelManifest, VersionEntry, open_model
+from fleetrec.export.opened import OpenModel
 from fleetrec.export.serving_tables import PreparedTables, ServingTables
-from fleetrec.features.feature_set import AnyColumns, FeatureSet
-from fleetrec.features.values import FeatureValues, KeyedIds, join_ids
+from fleetrec.features.feature_set import FeatureSet
+from fleetrec.features.values import KeyedIds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Version:
-    """The dense network of a version, and its manifest."""
+    """The dense network of a version, by graph, and its manifest."""
 
     manifest: ModelManifest
+    graphs: Mapping[str, "_Graph"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Graph:
     session: Any  # of onnxruntime, which is an extra
     inputs: frozenset[str]
 
@@ -36,15 +44,7 @@ class PreparedDelta:
     tables: PreparedTables
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Outputs by name, and the manifest of the version that computed them."""
-
-    outputs: dict[str, Array]
-    manifest: ModelManifest
-
-
-class Predictor:
+class Predictor(GraphPredictor):
     """Runs an inference model, loaded from a path or a URL.
 
     Dense feeds are arrays [B, ...]; id feeds are one list of ids per sample, or an array [B, n].
@@ -52,28 +52,35 @@ class Predictor:
     also while a delta is applied.
 
     Args:
-        url: The folder of a base.
+        url: The folder of a base, or one that was opened.
         num_threads: Threads that compute one answer. None: one per core.
     """
 
-    def __init__(self, url: str | Path, *, num_threads: int | None = None) -> None:
-        folder, manifest = open_model(url)
+    def __init__(self, url: str | Path | OpenModel, *, num_threads: int | None = None) -> None:
+        opened = url if isinstance(url, OpenModel) else OpenModel.at(url)
+        folder, manifest = opened.folder, opened.manifest
         if manifest.type != "base":
             raise CheckpointError(
                 f"{folder.name}: is a delta, which is no model by itself; load its base, then "
                 "apply it"
             )
-        graph = manifest.graph()
-        self.feeds: dict[str, dict[str, Any]] = {feed.name: _feed(feed) for feed in graph.feeds}
-        self.fetches: list[str] = list(graph.fetches)
+        super().__init__(manifest.graph())
         try:
-            self._tables = ServingTables(graph.groups, manifest.tables)
+            self._tables = ServingTables(
+                manifest.graph().groups,
+                manifest.tables,
+                towers={name: manifest.graph(name).groups for name in manifest.towers},
+            )
         except (ValueError, KeyError) as error:
             raise CheckpointError(f"{folder.name}: damaged: {error}") from error
         self._lock = threading.Lock()
         self._num_threads = num_threads
         self._tables.apply(self._tables.prepare(folder, manifest))
         self._version = _version(folder, manifest, num_threads)
+        self.opened = opened
+        self._towers = {
+            name: TowerPredictor(self, manifest.graph(name)) for name in manifest.towers
+        }
         self._rules = None if manifest.input is None else load_rules(folder, manifest.input)
         self.text_table = None if manifest.input is None else manifest.input.text_table
 
@@ -101,7 +108,7 @@ class Predictor:
     @property
     def output_types(self) -> dict[str, tuple[str, list[int]]]:
         """The type of every output in ONNX, such as tensor(float), and its shape; -1 is free."""
-        nodes = {node.name: node for node in self._version.session.get_outputs()}
+        nodes = {node.name: node for node in self._version.graphs[MODEL].session.get_outputs()}
         return {
             name: (
                 nodes[name].type,
@@ -134,60 +141,6 @@ class Predictor:
             tables=self._tables.prepare(folder, manifest),
         )
 
-    def predict(
-        self,
-        feeds: Mapping[str, Feed],
-        fetches: Sequence[str] | None = None,
-        *,
-        weights: Mapping[str, Weights] | None = None,
-    ) -> dict[str, Array]:
-        """Return the named outputs (all by default), one row per sample.
-
-        ``weights`` hold one number per id for feeds that were trained with weights.
-        """
-        wanted = self.fetches if fetches is None else list(fetches)
-        self._check_names(feeds, wanted)
-        inputs: dict[str, Array] = {
-            name: _dense(feeds[name], feed["shape"], name)
-            for name, feed in self.feeds.items()
-            if feed["kind"] == "dense"
-        }
-        names = [name for name, feed in self.feeds.items() if feed["kind"] == "ids"]
-        unknown = sorted((weights or {}).keys() - set(names))
-        if unknown:
-            raise DataError(f"weights are for feeds of ids, {names}; got some for {unknown}")
-        num_samples = len(next(iter(feeds.values())))
-        ids = keyed_ids(
-            {name: feeds[name] for name in names}, weights or {}, num_samples=num_samples
-        )
-        lengths = {name: len(value) for name, value in inputs.items()}
-        if set(lengths.values()) - {num_samples}:
-            raise DataError(
-                f"all feeds must have the same number of samples, got {num_samples} and {lengths}"
-            )
-        return self.compute(ids, inputs, wanted).outputs
-
-    def predict_raw(
-        self, columns: AnyColumns, fetches: Sequence[str] | None = None
-    ) -> dict[str, Array]:
-        """Return outputs for raw columns: a pyarrow Table, or lists by name of the column.
-
-        The columns become ids and numbers by the rules of the training data. A column of a slot may
-        be missing; rows without a value get its padding.
-        """
-        return self.predict_values(self.rules.transform(columns), fetches)
-
-    def predict_values(
-        self, values: FeatureValues, fetches: Sequence[str] | None = None
-    ) -> dict[str, Array]:
-        """Return outputs for features that ``rules`` have made."""
-        wanted = self.fetches if fetches is None else list(fetches)
-        self._check_fetches(wanted)
-        kinds = {name: feed["kind"] for name, feed in self.feeds.items()}
-        names = [name for name, kind in kinds.items() if kind == "ids"]
-        inputs = {name: values.dense[name] for name, kind in kinds.items() if kind == "dense"}
-        return self.compute(join_ids([values], names), inputs, wanted).outputs
-
     @property
     def rules(self) -> FeatureSet:
         """The rules that make features of raw columns."""
@@ -198,34 +151,68 @@ class Predictor:
             )
         return self._rules
 
-    def compute(self, ids: KeyedIds, dense: Mapping[str, Array], fetches: Sequence[str]) -> Answer:
-        """Return named outputs of arrays that have been checked, and which version they are of.
+    @property
+    def towers(self) -> tuple[str, ...]:
+        """The names of the towers, in a model for retrieval."""
+        return tuple(self._towers)
 
-        Args:
-            ids: The lists of all feeds of ids, in the order of ``feeds``.
-            dense: The dense feeds, float32 [B, ...].
-            fetches: Names of outputs.
+    def tower(self, name: str) -> "TowerPredictor":
+        """Return a tower, which answers with the version of this predictor; always the same object.
+
+        Raises:
+            DataError: The model has no such tower.
         """
+        if name not in self._towers:
+            raise DataError(
+                f"the model has no tower {name!r}; it has {', '.join(self._towers) or 'none'}"
+            )
+        return self._towers[name]
+
+    @functools.cached_property
+    def items(self) -> ItemIndex | None:
+        """The items that the base was exported with; None: there are none."""
+        entry = self.opened.manifest.items
+        if entry is None:
+            return None
+        return load_items(self.opened.folder, entry, self.opened.manifest.fingerprint)
+
+    def compute(self, ids: KeyedIds, dense: Mapping[str, Array], fetches: Sequence[str]) -> Answer:
+        """Return named outputs of arrays that have been checked, and which version they are of."""
+        return self.compute_graph(MODEL, ids, dense, fetches)
+
+    def compute_graph(
+        self, name: str, ids: KeyedIds, dense: Mapping[str, Array], fetches: Sequence[str]
+    ) -> Answer:
+        """Return outputs of one graph; see ``compute``."""
         with self._lock:  # rows and network of one version
             version = self._version
-            inputs = {**dense, **self._tables.look_up(ids)}
-        known = {name: value for name, value in inputs.items() if name in version.inputs}
+            inputs = {**dense, **self._tables.look_up(ids, graph=name)}
+        graph = version.graphs[name]
+        known = {name: value for name, value in inputs.items() if name in graph.inputs}
         try:
-            outputs = version.session.run(list(fetches), known)
+            outputs = graph.session.run(list(fetches), known)
         except Exception as error:  # it has no base class of its own errors
             reason = str(error).strip().partition("\n")[0]
             raise ModelError(f"onnxruntime cannot compute the model: {reason}") from error
         return Answer(outputs=dict(zip(fetches, outputs, strict=True)), manifest=version.manifest)
 
-    def _check_names(self, feeds: Mapping[str, Feed], fetches: Sequence[str]) -> None:
-        if feeds.keys() != self.feeds.keys():
-            raise DataError(f"expected the feeds {sorted(self.feeds)}, got {sorted(feeds)}")
-        self._check_fetches(fetches)
 
-    def _check_fetches(self, fetches: Sequence[str]) -> None:
-        unknown = sorted(set(fetches) - set(self.fetches))
-        if unknown:
-            raise DataError(f"no output is called {unknown}; known: {self.fetches}")
+class TowerPredictor(GraphPredictor):
+    """A tower of a model, which takes fewer feeds and columns than the whole model."""
+
+    def __init__(self, predictor: Predictor, graph: GraphEntry) -> None:
+        super().__init__(graph)
+        self.name = graph.name
+        self._predictor = predictor
+
+    @functools.cached_property
+    def rules(self) -> FeatureSet:
+        """The rules that make the features of this tower of raw columns."""
+        return FeatureSet(restrict(self._predictor.rules.options, self.feeds))
+
+    def compute(self, ids: KeyedIds, dense: Mapping[str, Array], fetches: Sequence[str]) -> Answer:
+        """Return named outputs of arrays that have been checked, and which version they are of."""
+        return self._predictor.compute_graph(self.name, ids, dense, fetches)
 
 
 def _check_parent(name: str, delta: ModelManifest, loaded: ModelManifest) -> None:
@@ -251,22 +238,12 @@ def _check_same_model(name: str, delta: ModelManifest, loaded: ModelManifest) ->
 
 
 def _version(folder: Folder, manifest: ModelManifest, num_threads: int | None) -> _Version:
-    graph: GraphEntry = manifest.graph()
-    session = _session(folder.read_bytes(graph.file), folder.url_of(graph.file), num_threads)
-    inputs = frozenset(node.name for node in session.get_inputs())
-    return _Version(manifest=manifest, session=session, inputs=inputs)
-
-
-def _feed(feed: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = feed.model_dump(mode="json", exclude_none=True)
-    return plain
-
-
-def _dense(feed: Feed, shape: Sequence[int], name: str) -> Array:
-    values = np.ascontiguousarray(feed, np.float32)
-    if list(values.shape[1:]) != list(shape):
-        raise DataError(f"feed {name!r} must be [samples, {shape}], got {list(values.shape)}")
-    return values
+    graphs: dict[str, _Graph] = {}
+    for graph in manifest.graphs:
+        session = _session(folder.read_bytes(graph.file), folder.url_of(graph.file), num_threads)
+        inputs = frozenset(node.name for node in session.get_inputs())
+        graphs[graph.name] = _Graph(session=session, inputs=inputs)
+    return _Version(manifest=manifest, graphs=graphs)
 
 
 def _session(graph: bytes, url: str, num_threads: int | None) -> Any:

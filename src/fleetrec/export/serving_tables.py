@@ -4,6 +4,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from fleetrec.core.sides import SAMPLE
 from fleetrec.embedding.layout import EmbeddedFeature, EmbeddingLayout
 from fleetrec.embedding.table import TableConfig
 from fleetrec.embedding.table_lookup import TableLookup
-from fleetrec.export.manifest import GroupEntry, ModelManifest, TableEntry
+from fleetrec.export.manifest import MODEL, GroupEntry, ModelManifest, TableEntry
 from fleetrec.export.row_files import IdArray, read_removed, read_rows
 from fleetrec.features.values import KeyedIds
 
@@ -41,13 +42,25 @@ class PreparedTables:
 
 
 class ServingTables:
-    """Tables and how they are looked up. One thread at a time calls ``look_up`` or ``apply``."""
+    """Tables and how they are looked up. One thread at a time calls ``look_up`` or ``apply``.
 
-    def __init__(self, groups: tuple[GroupEntry, ...], entries: Mapping[str, TableEntry]) -> None:
-        self._groups = groups
-        self._layout = _layout(groups, entries)
+    Args:
+        groups: How the whole model looks up.
+        entries: The tables of the model.
+        towers: How its towers look up, by name.
+    """
+
+    def __init__(
+        self,
+        groups: tuple[GroupEntry, ...],
+        entries: Mapping[str, TableEntry],
+        *,
+        towers: Mapping[str, tuple[GroupEntry, ...]] = MappingProxyType({}),
+    ) -> None:
+        self._groups = {MODEL: groups, **towers}
+        self._layouts = {name: _layout(some, entries) for name, some in self._groups.items()}
         self._tables: dict[str, Table] = {}
-        self._lookup = TableLookup(self._layout, {})
+        self._lookups: dict[str, TableLookup] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._tables.values()))
@@ -75,15 +88,19 @@ class ServingTables:
                 self._tables[name].write(ids_N, rows_ND)
         if prepared.new:
             self._tables = {**self._tables, **prepared.new}
-            self._lookup = TableLookup(self._layout, self._tables, frozen=self._tables)
+            self._lookups = {
+                name: TableLookup(layout, self._tables, frozen=self._tables)
+                for name, layout in self._layouts.items()
+            }
 
-    def look_up(self, ids: KeyedIds) -> dict[str, Array]:
-        """Return the looked-up inputs of the graph."""
-        if not self._groups:
+    def look_up(self, ids: KeyedIds, *, graph: str = MODEL) -> dict[str, Array]:
+        """Return the looked-up inputs of a graph."""
+        groups, layout = self._groups[graph], self._layouts[graph]
+        if not groups:
             return {}
-        found = self._lookup.look_up({SAMPLE: ids})
+        found = self._lookups[graph].look_up({SAMPLE: ids})
         inputs: dict[str, Array] = {}
-        for group, (key, looked_up) in zip(self._groups, self._layout.groups.items(), strict=True):
+        for group, (key, looked_up) in zip(groups, layout.groups.items(), strict=True):
             if group.features:
                 inputs[group.input] = found[key]
             for sequence, feature in zip(group.sequences, looked_up.sequences, strict=True):

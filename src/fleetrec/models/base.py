@@ -12,6 +12,7 @@ from fleetrec.config.job import OptimizerOptions
 from fleetrec.config.options import Options
 from fleetrec.core.batch import Batch
 from fleetrec.embedding.collection import EmbeddingCollection
+from fleetrec.models.towers import Tower
 from fleetrec.tasks.task import Outputs, Task
 
 
@@ -49,6 +50,10 @@ class Model(nn.Module):
         if len(found) > 1:
             raise ValueError("a model has one EmbeddingCollection; it may hold many tables")
         return found[0] if found else EmbeddingCollection(features=(), tables=())
+
+    def recall_towers(self) -> Mapping[str, Tower]:
+        """Return the parts that an inference model also has as graphs of their own, by name."""
+        return {}
 
     def optimizer_of(self, variable: str, *, num_optimizers: int) -> int:
         """Return the index of the optimizer: the first one for tables, the last one for others.

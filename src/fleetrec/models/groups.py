@@ -3,7 +3,7 @@
 # Shape suffixes: B samples, F features, L longest list, D width of a row, X width of a group.
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from fleetrec.config.groups import EmbeddedOptions, GroupFeature, GroupOptions
 from fleetrec.core.batch import Batch
 from fleetrec.embedding.collection import Embedded, EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.table import Admission, Initializer, TableConfig
+from fleetrec.models.towers import Tower
 from fleetrec.nn.sequence_attention import SequenceAttention
 
 
@@ -59,6 +60,16 @@ class GroupEmbeddings(nn.Module):
     def names(self, group: str) -> tuple[str, ...]:
         """Return the features of a group."""
         return tuple(feature.name for feature in self._group(group).features)
+
+    def tower(self, group: str, *, output: str, compute: Callable[[Batch], Tensor]) -> Tower:
+        """Return a tower that reads one group."""
+        found = self._group(group)
+        return Tower(
+            output=output,
+            embedded=tuple(_vector_name(found, one) for one in found.features if one.embedded),
+            dense=tuple(one.name for one in found.features if one.embedded is None),
+            compute=compute,
+        )
 
     def dims(self, group: str) -> tuple[int, ...]:
         """Return the widths of the vectors of a group."""

@@ -32,6 +32,8 @@ class Mlp(nn.Sequential):
         dropout: float | Sequence[float] = 0.0,
     ) -> None:
         super().__init__()
+        if min(hidden, default=1) < 1:
+            raise ValueError(f"layer widths must be at least 1, got {list(hidden)}")
         ratios = [dropout] * len(hidden) if isinstance(dropout, float | int) else list(dropout)
         widths = itertools.pairwise([in_dim, *hidden])
         for (fan_in, fan_out), ratio in zip(widths, ratios, strict=True):

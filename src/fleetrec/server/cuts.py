@@ -146,16 +146,13 @@ class LiveCut:
             records = {name: record.to_plain() for name, record in self._written.items()}
         return Message(kind=Kind.OK, arrays=[json_array({"tables": records})])
 
-    def finish(self, shard: Shard, request: "CommitRequest") -> None:
+    def finish(self, request: "CommitRequest") -> None:
         """Commit the cut if it was published, and drop it."""
         if self._cut is None or self._token != request.token:
             return  # a retry: the first answer was lost
-        if request.published and self._written is not None:
+        if request.published:  # the files may be those of the process that this one replaces
             for name, cut in self._cut.tables.items():
                 cut.commit(request.fingerprints[name])
-        elif request.published:  # replayed or restarted: changes since the cut are not known
-            for store in shard.stores.values():
-                store.continue_from(None)
         self.drop()
 
     def drop(self) -> None:

@@ -201,6 +201,6 @@ class Service:
         with state.changed:
             state.workers.check_alive(message.worker, message.incarnation)
             state.journal(message)
-            state.cut.finish(shard, request)
+            state.cut.finish(request)
             state.save_snapshot_if_due()
         return Message(kind=Kind.OK)

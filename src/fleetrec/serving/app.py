@@ -1,4 +1,4 @@
-"""The HTTP application: Open Inference Protocol v2, ``/predict`` and ``/metrics``."""
+"""The HTTP application: Open Inference Protocol v2, ``/predict``, ``/recall``, ``/metrics``."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,13 @@ from starlette.routing import Route
 
 from fleetrec import __version__
 from fleetrec.core.errors import FleetRecError
-from fleetrec.export.predictor import Answer
+from fleetrec.export.answer import Answer
+from fleetrec.export.graph_predictor import GraphPredictor
 from fleetrec.features.values import FeatureValues
 from fleetrec.server.prometheus import CONTENT_TYPE, to_text
 from fleetrec.serving.batcher import Batcher
 from fleetrec.serving.gate import Gate, error_response, json_response
-from fleetrec.serving.inference_protocol import HEADER_LENGTH, decode_request, encode_response
+from fleetrec.serving.inference_protocol import HEADER_LENGTH, encode_response
 from fleetrec.serving.metrics import ServingMetrics
 from fleetrec.serving.model_source import LoadedModel, ModelSource, version_of
 from fleetrec.serving.options import BatchOptions, Limits
@@ -65,6 +66,7 @@ class ServingApp:
         versioned = f"{model}/versions/{{version}}"
         predictions: dict[str, Endpoint] = {
             "/predict": self._predict,
+            "/recall": self._recall,
             f"{model}/infer": self._infer,
             f"{versioned}/infer": self._infer,
         }
@@ -132,12 +134,9 @@ class ServingApp:
         body = await self._body(request)
         loaded = self._loaded()
         header = request.headers.get(HEADER_LENGTH)
-        signature = loaded.signature
-        decoded = await _run(lambda: decode_request(body, header, signature), len(body))
-        fetches = signature.check_fetches(list(decoded.is_binary))
-        answer = await self._compute(
-            loaded, signature.to_values(decoded.tensors), fetches, decoded.timeout_s
-        )
+        decoded, values = await _run(lambda: loaded.decoder.decode(body, header), len(body))
+        fetches = loaded.signature.check_fetches(list(decoded.is_binary))
+        answer = await self._compute(loaded.predictor, values, fetches, decoded.timeout_s)
         manifest = answer.manifest
         self._check_version(request, version_of(manifest), manifest.fingerprint)
         parts, num_json = encode_response(
@@ -163,20 +162,32 @@ class ServingApp:
         ]
         fetches = loaded.signature.check_fetches(wanted)
         values = await _run(lambda: decode_feeds(body, loaded.signature), len(body))
-        answer = await self._compute(loaded, values, fetches, None)
+        answer = await self._compute(loaded.predictor, values, fetches, None)
         content = encode_outputs(answer.outputs, version_of(answer.manifest))
+        return Response(content, media_type="application/json")
+
+    async def _recall(self, request: Request) -> Response:
+        body = await self._body(request)
+        recall = self._loaded().recall
+        if recall is None:
+            raise RequestError("the model has no items: export it with --items", status=404)
+        users = await _run(lambda: recall.decode(body), len(body))
+        answer = await self._compute(recall.tower, users.values, recall.fetches, None)
+        loop = asyncio.get_running_loop()
+        version = version_of(answer.manifest)
+        content = await loop.run_in_executor(None, recall.encode, answer, users.topk, version)
         return Response(content, media_type="application/json")
 
     async def _compute(
         self,
-        loaded: LoadedModel,
+        predictor: GraphPredictor,
         values: FeatureValues,
         fetches: tuple[str, ...],
         timeout_s: float | None,
     ) -> Answer:
         assert self._batcher is not None
         limit_s = min(timeout_s or self._limits.timeout_s, self._limits.timeout_s)
-        future = self._batcher.submit(loaded.predictor, values, fetches)
+        future = self._batcher.submit(predictor, values, fetches)
         # No asyncio.timeout, which costs more than the rest of this function.
         expiry = future.get_loop().call_later(limit_s, future.cancel)
         try:

@@ -12,7 +12,8 @@ import numpy as np
 
 from fleetrec._native import set_num_threads
 from fleetrec.core.errors import DataError, ModelError
-from fleetrec.export.predictor import Answer, Predictor
+from fleetrec.export.answer import Answer
+from fleetrec.export.graph_predictor import GraphPredictor
 from fleetrec.features.values import FeatureValues, join_ids
 from fleetrec.serving.options import BatchOptions
 from fleetrec.serving.request_error import RequestError
@@ -26,7 +27,7 @@ Outcome = Answer | Exception
 class _Item:
     """A request that waits. It is answered by the predictor that it was checked for."""
 
-    predictor: Predictor
+    predictor: GraphPredictor
     values: FeatureValues
     fetches: tuple[str, ...]
     arrived: float
@@ -77,7 +78,7 @@ class Batcher:
         return len(self._items)
 
     def submit(
-        self, predictor: Predictor, values: FeatureValues, fetches: tuple[str, ...]
+        self, predictor: GraphPredictor, values: FeatureValues, fetches: tuple[str, ...]
     ) -> asyncio.Future[Answer]:
         """Queue a request; called by the event loop. The answer has only its own samples."""
         future: asyncio.Future[Answer] = self._loop.create_future()

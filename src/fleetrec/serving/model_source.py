@@ -11,6 +11,8 @@ from fleetrec.core.errors import FleetRecError, UnavailableError
 from fleetrec.export.follower import Follower
 from fleetrec.export.manifest import ModelManifest
 from fleetrec.export.predictor import Predictor
+from fleetrec.serving.recall import RecallModel
+from fleetrec.serving.request_decoder import RequestDecoder
 from fleetrec.serving.signature import Signature
 
 logger = logging.getLogger(__name__)
@@ -22,9 +24,14 @@ class LoadedModel:
 
     predictor: Predictor
     signature: Signature
+    recall: RecallModel | None = None  # None: the model has no items
+    decoder: RequestDecoder = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decoder", RequestDecoder(self.signature))
 
 
-SignatureOf = Callable[[Predictor], Signature]
+Load = Callable[[Predictor], LoadedModel]
 
 
 class ModelSource(Protocol):
@@ -52,9 +59,9 @@ class ModelSource(Protocol):
 class FolderModel:
     """An inference model at a path or a URL, loaded by the constructor and by ``reload``."""
 
-    def __init__(self, url: str, signature_of: SignatureOf, *, num_threads: int) -> None:
+    def __init__(self, url: str, load: Load, *, num_threads: int) -> None:
         self._url = url
-        self._signature_of = signature_of
+        self._load_model = load
         self._num_threads = num_threads
         self._reloading = threading.Lock()
         self._loaded = self._load()
@@ -81,7 +88,7 @@ class FolderModel:
 
     def _load(self) -> LoadedModel:
         predictor = Predictor(self._url, num_threads=self._num_threads)
-        return LoadedModel(predictor=predictor, signature=self._signature_of(predictor))
+        return self._load_model(predictor)
 
 
 class FollowedModel:
@@ -90,11 +97,9 @@ class FollowedModel:
     A thread loads the first model, so that the server answers health checks meanwhile.
     """
 
-    def __init__(
-        self, url: str, signature_of: SignatureOf, *, num_threads: int, poll_s: float
-    ) -> None:
+    def __init__(self, url: str, load: Load, *, num_threads: int, poll_s: float) -> None:
         self._url = url
-        self._signature_of = signature_of
+        self._load_model = load
         self._num_threads = num_threads
         self._poll_s = poll_s
         self._follower: Follower | None = None
@@ -111,9 +116,7 @@ class FollowedModel:
         loaded = self._loaded
         if predictor is None or (loaded is not None and loaded.predictor is predictor):
             return loaded
-        self._loaded = loaded = LoadedModel(
-            predictor=predictor, signature=self._signature_of(predictor)
-        )
+        self._loaded = loaded = self._load_model(predictor)
         return loaded
 
     @property
@@ -140,7 +143,10 @@ class FollowedModel:
         while not self._closed.is_set():
             try:
                 self._follower = Follower(
-                    self._url, poll_s=self._poll_s, num_threads=self._num_threads
+                    self._url,
+                    poll_s=self._poll_s,
+                    num_threads=self._num_threads,
+                    on_load=lambda predictor: predictor.items,  # it is read before requests come
                 )
             except FleetRecError as error:  # such as storage that cannot be reached yet
                 if str(error) != problem:

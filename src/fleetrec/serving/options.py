@@ -15,6 +15,7 @@ class Limits:
     max_concurrency: int = 256
     max_samples: int = 65_536
     max_list: int = 4096
+    max_topk: int = 1000
     timeout_s: float = 30.0
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from fleetrec._native import keep_freed_memory
 from fleetrec.core.errors import ConfigError, UnavailableError
 from fleetrec.export.predictor import Predictor
-from fleetrec.serving.model_source import FolderModel, FollowedModel, ModelSource
+from fleetrec.serving.model_source import FolderModel, FollowedModel, LoadedModel, ModelSource
 from fleetrec.serving.options import ServeOptions
+from fleetrec.serving.recall import RecallModel
 from fleetrec.serving.signature import Signature
 
 logger = logging.getLogger(__name__)
@@ -29,9 +30,9 @@ def serve(options: ServeOptions) -> None:
     sys.setswitchinterval(SWITCH_S)
     try:
         import uvicorn
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
         from fleetrec.serving.app import ServingApp
+        from fleetrec.serving.joined_writes import JoiningProtocol
     except ImportError as error:
         raise UnavailableError(
             f"serving needs {error.name}: pip install 'fleetrec[serve]'"
@@ -48,7 +49,7 @@ def serve(options: ServeOptions) -> None:
                 on_start=lambda: _report(options, listening),
             ),
             loop="asyncio",
-            http=HttpToolsProtocol,
+            http=JoiningProtocol,
             ws="none",
             lifespan="on",
             log_config=None,
@@ -71,15 +72,17 @@ def serve(options: ServeOptions) -> None:
 
 
 def _open_source(options: ServeOptions) -> ModelSource:
-    def signature_of(predictor: Predictor) -> Signature:
+    def load(predictor: Predictor) -> LoadedModel:
         limits = options.limits
-        return Signature(predictor, max_samples=limits.max_samples, max_list=limits.max_list)
+        signature = Signature(predictor, max_samples=limits.max_samples, max_list=limits.max_list)
+        recall = None if predictor.items is None else RecallModel(predictor, limits)
+        return LoadedModel(predictor=predictor, signature=signature, recall=recall)
 
     # Several requests are computed at a time, each by one thread.
     if options.follow is not None:
-        return FollowedModel(options.follow, signature_of, num_threads=1, poll_s=options.poll_s)
+        return FollowedModel(options.follow, load, num_threads=1, poll_s=options.poll_s)
     assert options.model is not None
-    return FolderModel(options.model, signature_of, num_threads=1)
+    return FolderModel(options.model, load, num_threads=1)
 
 
 def _listen(options: ServeOptions) -> socket.socket:

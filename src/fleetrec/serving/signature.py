@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetrec.export.manifest import MODEL
 from fleetrec.export.predictor import Predictor
 from fleetrec.features.values import FeatureValues, IdLists, to_offsets
 from fleetrec.serving.request_error import RequestError
@@ -40,8 +41,10 @@ class TensorSpec:
 class Signature:
     """Turns the tensors of a request into the feeds of a predictor, or says what is wrong."""
 
-    def __init__(self, predictor: Predictor, *, max_samples: int, max_list: int) -> None:
-        graph = predictor.manifest.graph()
+    def __init__(
+        self, predictor: Predictor, *, max_samples: int, max_list: int, graph_name: str = MODEL
+    ) -> None:
+        graph = predictor.manifest.graph(graph_name)
         self.dense: dict[str, tuple[int, ...]] = {
             feed.name: tuple(feed.shape or ()) for feed in graph.feeds if feed.kind == "dense"
         }
@@ -57,6 +60,7 @@ class Signature:
         self._outputs = [
             {"name": name, "datatype": ONNX_TYPES.get(kind, kind), "shape": shape}
             for name, (kind, shape) in predictor.output_types.items()
+            if name in self.fetches
         ]
 
     def metadata(self) -> dict[str, list[dict[str, Any]]]:

@@ -14,11 +14,15 @@ from fleetrec.core import storage
 from fleetrec.core.batch import Inputs
 from fleetrec.core.errors import CheckpointError, ConfigError, FleetRecError
 from fleetrec.core.stream_url import is_stream
+from fleetrec.core.tower_names import ITEM, USER
 from fleetrec.data.files import DataFile, list_files
 from fleetrec.data.source import Source, build_source
 from fleetrec.embedding.snapshot import live_rows
 from fleetrec.embedding.table import TableConfig
+from fleetrec.export.assets import ASSET_FILES, read_assets
+from fleetrec.export.folding import FoldTables
 from fleetrec.export.inference import InferenceModel, hashed_into, plan_inference
+from fleetrec.export.item_files import ItemWriter
 from fleetrec.export.manifest import ModelManifest, SourceEntry, TableEntry, VersionEntry
 from fleetrec.export.row_files import RowWriter
 from fleetrec.models.base import Model
@@ -37,6 +41,7 @@ def export_checkpoint(
     url: str,
     *,
     assets: Mapping[str, bytes] = MappingProxyType({}),
+    items: ItemWriter | None = None,
 ) -> list[str]:
     """Publish an inference model of every phase of a run; returns where they are.
 
@@ -46,7 +51,10 @@ def export_checkpoint(
     for phase in run.phases:
         target = url if len(run.phases) == 1 else storage.join(url, phase.name)
         planned = _plan(phase, run)
-        publish_export(planned, checkpoint, matching_part(checkpoint, phase), target, assets)
+        if items is not None:
+            _check_towers(planned, phase)
+        part = matching_part(checkpoint, phase)
+        publish_export(planned, checkpoint, part, target, assets=assets, items=items)
         targets.append(target)
     return targets
 
@@ -67,8 +75,21 @@ def _plan(phase: PhaseOptions, run: RunOptions) -> InferenceModel:
         fetches=options.fetches,
         rules=rules,
         row_type=options.rows,
+        fold=FoldTables(max_mib=options.fold_mib) if options.fold_mib else None,
+        assets=read_assets(options.assets, option=ASSET_FILES),
         option=OPTION,
     )
+
+
+def _check_towers(planned: InferenceModel, phase: PhaseOptions) -> None:
+    found = [tower.name for tower in planned.towers]
+    if not {USER, ITEM} <= set(found):
+        raise ConfigError(
+            [
+                f"--items: phase {phase.name}: {phase.model_path} has no towers user and item, "
+                f"which models for retrieval declare; it has {', '.join(found) or 'none'}"
+            ]
+        )
 
 
 def _inputs(dataset: DatasetOptions) -> tuple[Inputs, InputRules]:
@@ -94,7 +115,9 @@ def publish_export(
     checkpoint: Folder,
     part: str,
     target: str,
+    *,
     assets: Mapping[str, bytes] = MappingProxyType({}),
+    items: ItemWriter | None = None,
 ) -> None:
     """Publish an inference model of the weights in one phase of a checkpoint."""
     tables = stored_tables(checkpoint, part)
@@ -122,6 +145,13 @@ def publish_export(
         tables={},
     )
     weights = read_file(checkpoint, f"{part}/model")
-    made = planned.publish(target, manifest, fill=fill, weights=weights, assets=assets)
+    made = planned.publish(
+        target,
+        manifest,
+        fill=fill,
+        weights=weights,
+        assets=assets,
+        add_items=None if items is None else items.add,
+    )
     num_rows = sum(table.num_rows for table in made.tables.values())
     logger.info("exported %s: step %d, %d rows", storage.shown(target), step, num_rows)

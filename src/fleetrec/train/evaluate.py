@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from fleetrec.config.job import EvaluationOptions
 from fleetrec.core import storage
 from fleetrec.core.batch import Batch
+from fleetrec.core.errors import DataError
 from fleetrec.data.loader import Loader
 from fleetrec.nn.denormals import flushed_denormals
 from fleetrec.parallel.group import Group
@@ -24,10 +25,14 @@ OnBatch = Callable[[Batch, StepResult], None]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """The metrics of the whole group, and how many samples this process has evaluated."""
+    """The metrics of the whole group, and how many samples this process has evaluated.
+
+    ``is_empty``: no process of the group had a sample.
+    """
 
     metrics: dict[str, float]
     num_samples: int
+    is_empty: bool
 
 
 def ignore_batch(_batch: Batch, _result: StepResult) -> None:
@@ -64,9 +69,21 @@ def evaluate(  # noqa: PLR0913 (what is evaluated, and how its processes meet)
             if group.any_rank(should_stop()):
                 raise StopRequestedError
     merge_metrics(metrics, group, key=key, pass_index=pass_index)
-    values = metrics.values()
+    evaluated = Evaluated(
+        metrics=metrics.values(), num_samples=num_samples, is_empty=not metrics.has_samples
+    )
     metrics.reset()
-    return Evaluated(metrics=values, num_samples=num_samples)
+    return evaluated
+
+
+def no_samples(loader: Loader) -> DataError:
+    """Return the error for a pass in which no process had a sample."""
+    files = loader.files
+    listed = ", ".join(file.path for file in files[:3]) + (", ..." if len(files) > 3 else "")
+    return DataError(
+        f"data set {loader.name}: it has no samples (files: {listed or 'none'}); check data_path, "
+        "and that the files are not empty"
+    )
 
 
 def merge_metrics(metrics: PassMetrics, group: Group, *, key: str, pass_index: int | None) -> None:
@@ -133,8 +150,12 @@ def evaluate_pass(  # noqa: PLR0913 (what is evaluated, and how it is reported)
     pass_index: int | None = None,
     event_time: int | None = None,
     max_batches: int | None = None,
+    may_be_empty: bool = False,
 ) -> dict[str, float]:
-    """Evaluate the model of a phase on the data of a loader, report the metrics, return them."""
+    """Evaluate the model of a phase on the data of a loader, report the metrics, return them.
+
+    Raises DataError if there is no sample, unless the data ``may_be_empty``.
+    """
     begin = context.clock()
     with loader.epoch(epoch, event_time=event_time) as own:
         evaluated = evaluate(
@@ -147,6 +168,8 @@ def evaluate_pass(  # noqa: PLR0913 (what is evaluated, and how it is reported)
             key=key,
             pass_index=pass_index,
         )
+    if evaluated.is_empty and not may_be_empty:
+        raise no_samples(loader)
     seconds = max(context.clock() - begin, 1e-9)
     context.observer.pass_done(
         PassDone(

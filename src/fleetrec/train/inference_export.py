@@ -4,14 +4,44 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from fleetrec.config.job import RunOptions
 from fleetrec.core import storage
 from fleetrec.core.progress import Progress
-from fleetrec.export.inference import InferenceModel
+from fleetrec.export.assets import ASSET_FILES, read_assets
+from fleetrec.export.folding import FoldTables
+from fleetrec.export.inference import SAVE_INFERENCE, InferenceModel, plan_inference
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.on_chief import on_chief
 from fleetrec.train.context import RunContext
 from fleetrec.train.pass_plan import last_pass_index
 from fleetrec.train.phase import Phase
+
+
+def plan_inference_of(run: RunOptions, phases: Sequence[Phase]) -> dict[str, InferenceModel]:
+    """Return the inference models that a run writes, by phase, with feed and fetch names checked.
+
+    Empty if no rule of the run writes any.
+    """
+    if not any(rule.do in ("inference", "serving") for rule in run.rules):
+        return {}
+    is_written = any(rule.do == "inference" for rule in run.rules)
+    options = run.inference
+    fold = FoldTables(max_mib=options.fold_mib, is_required=False) if options.fold_mib else None
+    assets = read_assets(options.assets, option=ASSET_FILES)
+    return {
+        phase.name: plan_inference(
+            phase.model,
+            phase.loader.inputs,
+            feeds=options.feeds,
+            fetches=options.fetches,
+            rules=phase.loader.input_rules,
+            row_type=options.rows,
+            fold=fold,
+            assets=assets,
+            option=SAVE_INFERENCE if is_written else "a rule for serving models",
+        )
+        for phase in phases
+    }
 
 
 class InferenceExport:

@@ -17,7 +17,7 @@ from fleetrec.parallel.stepper import Stepper, StepResult
 from fleetrec.tasks.grouped import with_group_auc
 from fleetrec.train.context import RunContext, StoppedError, StopRequestedError
 from fleetrec.train.dump import open_dump
-from fleetrec.train.evaluate import evaluate_pass, merge_metrics
+from fleetrec.train.evaluate import evaluate_pass, merge_metrics, no_samples
 from fleetrec.train.events import StepInfo
 from fleetrec.train.metric_journal import MetricJournal, journal_path
 from fleetrec.train.metrics import PassMetrics
@@ -175,6 +175,8 @@ class Loop:
         fault_point("evicted")
         key = f"train/{phase.name}/metrics"
         merge_metrics(phase.metrics, self._group, key=key, pass_index=spec.index)
+        if self._run.online is None and not phase.metrics.has_samples:
+            raise no_samples(loader)  # and no checkpoint of it
         metrics = phase.metrics.values()
         phase.metrics.reset()
         report.done(spec.name, metrics, spec=spec if self._run.online else None)
@@ -210,6 +212,7 @@ class Loop:
             key=f"evaluate/{phase.name}",
             pass_index=spec.index,
             event_time=spec.event_time,
+            may_be_empty=True,
         )
         fault_point("evaluated")
 

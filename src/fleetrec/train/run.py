@@ -16,7 +16,7 @@ from fleetrec.core.batch import Batch
 from fleetrec.core.errors import ConfigError, LostRankError
 from fleetrec.core.progress import Progress
 from fleetrec.export.increments import IncrementSender
-from fleetrec.export.inference import SAVE_INFERENCE, InferenceModel, plan_inference
+from fleetrec.export.inference import InferenceModel
 from fleetrec.export.serving import ServingPublisher
 from fleetrec.parallel.group import Group
 from fleetrec.parallel.stepper import StepResult
@@ -24,10 +24,10 @@ from fleetrec.train.checkpoints import checkpoints_below, matching_phase, read_p
 from fleetrec.train.context import RunContext, StoppedError, StopRequestedError
 from fleetrec.train.delta_chain import chain_of
 from fleetrec.train.dump import open_dump
-from fleetrec.train.evaluate import PhaseEvaluation, evaluate
+from fleetrec.train.evaluate import PhaseEvaluation, evaluate, no_samples
 from fleetrec.train.events import StepInfo
 from fleetrec.train.follow import Follow
-from fleetrec.train.inference_export import InferenceExport
+from fleetrec.train.inference_export import InferenceExport, plan_inference_of
 from fleetrec.train.loop import Loop
 from fleetrec.train.pass_log import PassLog
 from fleetrec.train.pass_plan import Epochs, PassPlan
@@ -138,7 +138,8 @@ class Training:
 
     def _build_rules(self) -> GroupRules | NoRules:
         rule_group = self._group.rule_group
-        inference = self._plan_inference()  # in every process: a wrong name is refused by all
+        _check_serving(self._run)
+        inference = plan_inference_of(self._run, self._phases)  # wrong names are refused by all
         _check_storage(self._run)
         if rule_group is None:
             return NoRules()
@@ -174,26 +175,6 @@ class Training:
             plan=self._plan,
             file=self._state_file,
         )
-
-    def _plan_inference(self) -> Mapping[str, InferenceModel]:
-        """Check feed and fetch names of the run."""
-        if not any(rule.do in ("inference", "serving") for rule in self._run.rules):
-            return {}
-        _check_serving(self._run)
-        is_written = any(rule.do == "inference" for rule in self._run.rules)
-        options = self._run.inference
-        return {
-            phase.name: plan_inference(
-                phase.model,
-                phase.loader.inputs,
-                feeds=options.feeds,
-                fetches=options.fetches,
-                rules=phase.loader.input_rules,
-                row_type=options.rows,
-                option=SAVE_INFERENCE if is_written else "a rule for serving models",
-            )
-            for phase in self._phases
-        }
 
 
 def _publisher(run: RunOptions, models: Mapping[str, InferenceModel]) -> ServingPublisher | None:
@@ -320,6 +301,8 @@ class Evaluation:
                 )
             except StopRequestedError:
                 raise KeyboardInterrupt from None
+        if evaluated.is_empty:
+            raise no_samples(loader)
         report.warn_of_slots()
         report.done(name, evaluated.metrics)
         phase.stepper.end_pass(index, now=0, ends_day=False)

@@ -8,7 +8,7 @@ from fleetrec.core.batch import Inputs
 from fleetrec.core.errors import ConfigError, ModelError
 from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection
 from fleetrec.embedding.table import TableConfig
-from fleetrec.export.inference import plan_inference, sample_batch
+from fleetrec.export.inference import plan_inference
 from fleetrec.models.base import Model
 from fleetrec.tasks.binary import BinaryTask
 
@@ -88,10 +88,3 @@ def test_a_model_that_cannot_be_traced_is_refused_in_one_line():
     with pytest.raises(ModelError, match="cannot be exported for save_inference_path: ") as caught:
         plan(Untraceable()).check_exportable()
     assert "\n" not in str(caught.value)
-
-
-def test_a_sample_batch_has_zeros_in_the_shapes_of_the_model():
-    batch = sample_batch(TwoSided(), INPUTS, num_samples=3)
-    assert batch.num_samples == 3
-    assert batch.dense["price"].shape == (3, 2)
-    assert not any(tensor.any() for tensor in batch.embedded.values())

@@ -108,6 +108,35 @@ def test_a_delta_needs_a_committed_parent(tmp_path):
         save(running, tmp_path / "other", token="c", parents={"t": "0" * 16, "u": "0" * 16})
 
 
+@pytest.mark.parametrize("restart_after", ["save", "commit", "cut of the delta"])
+def test_a_restarted_server_writes_the_same_delta(restart_after, tmp_path):
+    """Its journal says which cut was published, and a replay makes the same one."""
+    rows = {}
+    for name in ("never", restart_after):
+        running = RunningService(tmp_path / name)
+        running.push(1)
+        cut(running)
+        records = save(running, tmp_path / name / "base")
+        if name == "save":
+            running.restart()
+        commit(running, records)
+        running.push(2)
+        if name == "commit":
+            running.restart()
+        parents = {table: record.fingerprint for table, record in records.items()}
+        described = cut(running, token="b").json()["tables"]
+        assert {table: found["fingerprint"] for table, found in described.items()} == parents
+        if name == "cut of the delta":
+            running.restart()
+        running.push(3)
+        save(running, tmp_path / name / "delta", token="b", parents=parents)
+        rows[name] = [
+            (file.name, file.read_bytes()) for file in sorted((tmp_path / name).glob("delta/*/*"))
+        ]
+    assert rows["never"]
+    assert rows["never"] == rows[restart_after]
+
+
 def test_wrong_requests_are_refused(tmp_path):
     running = RunningService(tmp_path / "server")
     cut(running)

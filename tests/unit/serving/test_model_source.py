@@ -8,7 +8,7 @@ import pytest
 
 from fleetrec.core.errors import CheckpointError, UnavailableError
 from fleetrec.serving.model_source import FolderModel, FollowedModel, version_of
-from making_served import make_signature
+from making_served import make_loaded
 from making_serving import DAY_S, ServingRun
 
 DEADLINE_S = 60.0
@@ -34,7 +34,7 @@ def published(tmp_path_factory):
 def test_a_folder_is_loaded_again_on_request(published, tmp_path):
     place = tmp_path / "model"
     shutil.copytree(published / "model-1", place)
-    source = FolderModel(str(place), make_signature, num_threads=1)
+    source = FolderModel(str(place), make_loaded, num_threads=1)
     first = source.loaded
     assert version_of(first.predictor.manifest) == str(DAY_S)
     assert source.lag_s is None
@@ -51,11 +51,11 @@ def test_a_folder_is_loaded_again_on_request(published, tmp_path):
 
 def test_a_delta_is_no_model_to_serve(published):
     with pytest.raises(CheckpointError, match="is a delta, which is no model by itself"):
-        FolderModel(str(published / "model-2"), make_signature, num_threads=1)
+        FolderModel(str(published / "model-2"), make_loaded, num_threads=1)
 
 
 def test_a_run_is_followed_from_its_first_model_on(published, tmp_path):
-    source = FollowedModel(str(tmp_path), make_signature, num_threads=1, poll_s=0.01)
+    source = FollowedModel(str(tmp_path), make_loaded, num_threads=1, poll_s=0.01)
     try:
         assert source.loaded is None
         shutil.copytree(published, tmp_path, dirs_exist_ok=True)
@@ -69,7 +69,7 @@ def test_a_run_is_followed_from_its_first_model_on(published, tmp_path):
 
 def test_a_model_that_cannot_be_loaded_is_tried_again(published, caplog, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    source = FollowedModel(str(published), make_signature, num_threads=1, poll_s=0.01)
+    source = FollowedModel(str(published), make_loaded, num_threads=1, poll_s=0.01)
     try:
         wait_until(lambda: "needs onnxruntime" in caplog.text)
         assert (source.loaded, source.lag_s) == (None, None)

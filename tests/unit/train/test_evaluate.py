@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from fleetrec.core.errors import DataError
 from fleetrec.parallel.solo import SoloGroup
 from fleetrec.train.context import StopRequestedError
 from fleetrec.train.evaluate import PhaseEvaluation, evaluate, write_result
 from fleetrec.train.metrics import PassMetrics
 from fleetrec.train.phase import build_phase
 from making import columns_of, write_tables
-from making_training import Recorder, decode_run, make_config, make_context
+from making_training import Recorder, decode_run, make_config, make_context, train
 
 
 @pytest.fixture
@@ -121,3 +122,12 @@ def test_results_are_written_as_easyrec_does(tmp_path):
         "global_step": 9,
         "loss/loss/total_loss": 0.25,
     }
+
+
+def test_data_without_samples_is_an_error_before_anything_is_saved(tmp_path):
+    config = make_config(tmp_path)
+    for path in (tmp_path / "data").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(DataError, match=r"data set \w+: it has no samples \(files: .*data/"):
+        train(decode_run(config), tmp_path / "run")
+    assert not list(tmp_path.rglob("MANIFEST.json"))

@@ -95,8 +95,8 @@ SnapshotStats write_snapshot(Table& table, Cut& cut, const SnapshotTarget& targe
 
 // Makes what was written the parent of the next delta, and forgets the tombstones from before the
 // cut. To be called when the files are published; with the fingerprint of all files, if other
-// processes wrote some of them. Throws std::logic_error if the table was cleared, or another cut
-// committed, since the cut.
+// processes wrote some of them, or if the process that this one replaces wrote this cut. Throws
+// std::logic_error if the table was cleared, or another cut committed, since the cut.
 void commit_cut(Table& table, Cut& cut, std::optional<std::uint64_t> fingerprint = std::nullopt);
 
 // Replaces the table by a base and the deltas that follow it. Throws FormatFault for files that are

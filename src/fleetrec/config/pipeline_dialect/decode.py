@@ -45,6 +45,7 @@ from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_optio
 from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
 from fleetrec.config.processes import Processes
+from fleetrec.config.rules import InferenceOptions
 from fleetrec.core.errors import ConfigError
 
 PHASE = "model"  # the phase name of a pipeline's weights in a checkpoint
@@ -222,6 +223,7 @@ class _Translator:
         seed: int,
     ) -> RunOptions:
         train = self._pipeline.train_config
+        export = self._pipeline.export_config
         distribution = distribute(train, self._processes)
         online = online_options(self._pipeline) if kind == "train" else None
         return RunOptions(
@@ -235,6 +237,7 @@ class _Translator:
             num_steps=distribution.num_steps,
             seed=seed,
             rules=training_rules(self._pipeline) if kind == "train" else (),
+            inference=InferenceOptions(fold_mib=export.fold_tables, assets=export.asset_files),
             resume=resume_options(self._pipeline),
             warm_start=warm_start_options(train),
             print_interval=train.log_step_count_steps,

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
+from fleetrec.config.rules import MAX_FOLD_MIB
 
 
 class ExportConfig(Message):
@@ -26,4 +27,5 @@ class ExportConfig(Message):
     filter_inputs: bool = later(default=True)
     export_features: bool = later(default=False)
     export_rtp_outputs: bool = later(default=False)
-    asset_files: tuple[str, ...] = later(default=())
+    asset_files: tuple[str, ...] = ()
+    fold_tables: int = Field(default=0, ge=0, le=MAX_FOLD_MIB)  # MiB; not in EasyRec

@@ -121,7 +121,7 @@ def warm_start_options(runner: Runner) -> WarmStartOptions:
 def rule_problems(runner: Runner) -> dict[str, str]:
     """Return what is wrong with the keys of saving and evaluation, by key."""
     problems = {}
-    for kind in ("feed_varnames", "fetch_varnames", "rows"):
+    for kind in ("feed_varnames", "fetch_varnames", "rows", "fold_tables"):
         key = f"save_inference_{kind}"
         if (
             key in runner.model_fields_set

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fleetrec.config.job import MatmulPrecision, OptimizerName, OptimizerOptions
 from fleetrec.config.options import lower
-from fleetrec.config.rules import RowType
+from fleetrec.config.rules import MAX_FOLD_MIB, RowType
 from fleetrec.config.schedules import ExponentialDecay
 from fleetrec.config.yaml_dialect.online import OnlineKeys
 from fleetrec.config.yaml_dialect.section import (
@@ -210,6 +210,7 @@ class Runner(OnlineKeys):
     save_inference_feed_varnames: Names = ()
     save_inference_fetch_varnames: Names = ()
     save_inference_rows: RowType = "float32"
+    save_inference_fold_tables: Int = Field(default=0, ge=0, le=MAX_FOLD_MIB)
     save_step_interval: Int = Field(default=-1, ge=-1)
     save_step_path: MaybeUrl = None
     eval_dataset: str | None = None

@@ -192,17 +192,22 @@ def run_options(
         phases=tuple(phases),
         seed=runner.seed,
         checkpoint_base_interval=_base_interval(runner, num_phases=len(phases)),
-        inference=InferenceOptions(
-            feeds=runner.save_inference_feed_varnames,
-            fetches=runner.save_inference_fetch_varnames,
-            rows=runner.save_inference_rows,
-        ),
+        inference=_inference(runner),
         warm_start=warm_start_options(runner),
         print_interval=runner.print_interval,
         dump_path=runner.runner_result_dump_path,
         show_costs=top.debug,
         evaluation=evaluation,
         **follows,
+    )
+
+
+def _inference(runner: Runner) -> InferenceOptions:
+    return InferenceOptions(
+        feeds=runner.save_inference_feed_varnames,
+        fetches=runner.save_inference_fetch_varnames,
+        rows=runner.save_inference_rows,
+        fold_mib=runner.save_inference_fold_tables,
     )
 
 

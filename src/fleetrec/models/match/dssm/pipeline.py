@@ -13,7 +13,9 @@ from fleetrec.config.groups import GroupModelOptions
 from fleetrec.config.pipeline_dialect.message import Message, later
 from fleetrec.config.pipeline_dialect.model import Dnn
 from fleetrec.core.batch import Batch, Inputs
+from fleetrec.core.tower_names import ITEM, USER
 from fleetrec.models.group_model import GroupModel, mlp_of, needed, task_of
+from fleetrec.models.towers import Tower
 from fleetrec.nn.mlp import Mlp, scaled_linear
 from fleetrec.nn.scaled_similarity import ScaledSimilarity
 from fleetrec.tasks.in_batch import InBatchTask
@@ -90,14 +92,26 @@ class Model(GroupModel):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return logits and probabilities or similarities, and the vectors of both towers."""
-        user_BD = self._vector(self.user, self.user_out, self.inputs.cat(batch, "user"))
-        item_BD = self._vector(self.item, self.item_out, self.inputs.cat(batch, "item"))
+        user_BD, item_BD = self._user_vectors(batch), self._item_vectors(batch)
         vectors = {"user_emb": user_BD, "item_emb": item_BD}
         if self._in_batch:
             similarity_BB = self.scale(user_BD @ item_BD.T) / self._options.temperature
             return {"similarity": similarity_BB, **vectors}
         similarity_B1 = self.scale((user_BD * item_BD).sum(dim=1, keepdim=True))
         return {**self.outputs(similarity_B1 / self._options.temperature), **vectors}
+
+    def recall_towers(self) -> Mapping[str, Tower]:
+        """Return the towers of users and items."""
+        return {
+            USER: self.inputs.tower("user", output="user_emb", compute=self._user_vectors),
+            ITEM: self.inputs.tower("item", output="item_emb", compute=self._item_vectors),
+        }
+
+    def _user_vectors(self, batch: Batch) -> Tensor:
+        return self._vector(self.user, self.user_out, self.inputs.cat(batch, "user"))
+
+    def _item_vectors(self, batch: Batch) -> Tensor:
+        return self._vector(self.item, self.item_out, self.inputs.cat(batch, "item"))
 
     def _tower(self, group: str, dnn: Dnn) -> tuple[Mlp, nn.Linear]:
         """Return all layers but the last, and the last."""

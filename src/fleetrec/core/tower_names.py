@@ -1,0 +1,4 @@
+"""Names of the towers that retrieval compares."""
+
+USER = "user"
+ITEM = "item"
