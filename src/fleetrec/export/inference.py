@@ -288,18 +288,7 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
         for name in fetches
         if name not in outputs
     ]
-    problems += [
-        f"save_inference_feed_varnames: {name!r} is not an input of the model; known: "
-        f"{', '.join(needed)}"
-        for name in feeds
-        if name not in needed and name not in unused
-    ]
-    lacking = [name for name in needed if feeds and name not in feeds]
-    if lacking:
-        problems.append(
-            f"save_inference_feed_varnames: the model also needs {', '.join(lacking)} "
-            "(leave the list empty to feed all)"
-        )
+    problems += _feed_problems(feeds, needed=needed, unused=unused)
     problems += [
         f"slot {name!r}: an input of the exported graph has this name; rename the slot"
         for name in dense
@@ -322,6 +311,15 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
             for name in model.recall_towers()
         ),
     )
+
+
+def _feed_problems(feeds: Sequence[str], *, needed: list[str], unused: set[str]) -> list[str]:
+    key, known = "save_inference_feed_varnames", ", ".join(needed)
+    strange = [name for name in feeds if name not in needed and name not in unused]
+    problems = [f"{key}: {n!r} is not an input of the model; known: {known}" for n in strange]
+    lacking = ", ".join(name for name in needed if feeds and name not in feeds)
+    text = f"{key}: the model also needs {lacking} (leave the list empty to feed all)"
+    return [*problems, text] if lacking else problems
 
 
 def _plan_tower(

@@ -11,7 +11,12 @@ from pydantic import Field
 from torch import nn
 
 from fleetrec.core.batch import Batch, Inputs
-from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection, Sequence
+from fleetrec.embedding.collection import (
+    Embedded,
+    EmbeddedFeature,
+    EmbeddingCollection,
+    Sequence,
+)
 from fleetrec.embedding.table import Initializer
 from fleetrec.models.table_options import GrowthOptions
 
@@ -60,4 +65,5 @@ class SessionEmbeddings(nn.Module):
 
     def forward(self, batch: Batch) -> Sequence:
         """Return the vectors of the items."""
-        return self.embeddings(batch).sequence(self.feature)
+        embedded: Embedded = self.embeddings(batch)
+        return embedded.sequence(self.feature)

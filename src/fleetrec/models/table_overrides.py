@@ -72,7 +72,7 @@ def _regrouped(tables: list[TableConfig]) -> list[TableConfig]:
         rate = None if table.own_optimizer is None else table.own_optimizer.lr
         key = (table.optimizer_group, rate, table.lr_scale)
         if key not in groups:
-            is_first = all(group != table.optimizer_group for group, _ in groups)
+            is_first = all(group != table.optimizer_group for group, *_ in groups)
             groups[key] = table.optimizer_group if is_first else max({*used, *groups.values()}) + 1
         grouped.append(dataclasses.replace(table, optimizer_group=groups[key]))
     return grouped

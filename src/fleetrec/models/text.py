@@ -3,7 +3,12 @@
 from torch import nn
 
 from fleetrec.core.batch import Batch, Inputs
-from fleetrec.embedding.collection import EmbeddedFeature, EmbeddingCollection, Sequence
+from fleetrec.embedding.collection import (
+    Embedded,
+    EmbeddedFeature,
+    EmbeddingCollection,
+    Sequence,
+)
 from fleetrec.embedding.table import Initializer
 from fleetrec.models.table_options import GrowthOptions
 
@@ -42,4 +47,5 @@ class TextEmbeddings(nn.Module):
 
     def forward(self, batch: Batch) -> Sequence:
         """Return the vectors of the words."""
-        return self.embeddings(batch).sequence(self.feature)
+        embedded: Embedded = self.embeddings(batch)
+        return embedded.sequence(self.feature)

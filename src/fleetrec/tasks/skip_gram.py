@@ -56,7 +56,8 @@ def analogies(vectors_BD: Tensor, given_Q3: Tensor) -> Tensor:
     unit_BD = functional.normalize(vectors_BD, dim=1)
     first_QD, second_QD, third_QD = unit_BD[given_Q3.T]
     scores_QB = (second_QD - first_QD + third_QD) @ unit_BD.T
-    return scores_QB.scatter(1, given_Q3, float("-inf")).argmax(dim=1)
+    answers_Q: Tensor = scores_QB.scatter(1, given_Q3, float("-inf")).argmax(dim=1)
+    return answers_Q
 
 
 def _losses(outputs: Outputs) -> Tensor:

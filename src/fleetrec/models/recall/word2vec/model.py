@@ -48,10 +48,11 @@ class Model(base.Model):
         self.embeddings = EmbeddingCollection(
             features=[
                 EmbeddedFeature(feature=INPUT, table=VECTORS, combiner="mean"),
-                *(
-                    EmbeddedFeature(feature=feature, table=table, combiner=how, name=name)
-                    for feature, how in ((TARGET, "sum"), (NEGATIVES, "none"))
-                    for table, name in ((WEIGHTS, feature), (BIASES, f"{feature}_bias"))
+                EmbeddedFeature(feature=TARGET, table=WEIGHTS),
+                EmbeddedFeature(feature=TARGET, table=BIASES, name=f"{TARGET}_bias"),
+                EmbeddedFeature(feature=NEGATIVES, table=WEIGHTS, combiner="none"),
+                EmbeddedFeature(
+                    feature=NEGATIVES, table=BIASES, combiner="none", name=f"{NEGATIVES}_bias"
                 ),
             ],
             tables=[
