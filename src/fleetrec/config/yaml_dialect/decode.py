@@ -32,6 +32,7 @@ from fleetrec.config.yaml_dialect.tables import TableKeys, decode_table
 from fleetrec.config.yaml_dialect.translate import (
     has_servers,
     is_online_runner,
+    optimizer_options,
     phase_problems,
     run_options,
     runner_notices,
@@ -377,7 +378,7 @@ class _Decoder:
             self._notice((*at, "strategy"), "has no effect; runner.distribute_strategy decides")
         if keys.l2 is not None:
             self._notice((*at, "l2"), "has no effect; models with such a penalty have a key for it")
-        return keys.options()
+        return optimizer_options(keys)
 
 
 def _sound(entry: tuple[Location, OptionsT | None]) -> OptionsT:

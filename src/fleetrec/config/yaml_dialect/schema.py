@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from fleetrec.config.job import MatmulPrecision, OptimizerName, OptimizerOptions
+from fleetrec.config.job import MatmulPrecision, OptimizerName
 from fleetrec.config.options import lower
 from fleetrec.config.rules import MAX_FOLD_MIB, RowType
-from fleetrec.config.schedules import ExponentialDecay
 from fleetrec.config.yaml_dialect.online import OnlineKeys
 from fleetrec.config.yaml_dialect.section import (
     Int,
@@ -276,13 +275,6 @@ class OptimizerKeys(Section):
         if (self.decay_steps is None) != (self.decay_rate is None):
             raise ValueError("decay_steps and decay_rate belong together; give both or neither")
         return self
-
-    def options(self) -> OptimizerOptions:
-        """Return the optimizer; with a decay, the rate is multiplied every ``decay_steps``."""
-        schedule = None
-        if self.decay_steps is not None and self.decay_rate is not None:
-            schedule = ExponentialDecay(decay_steps=self.decay_steps, factor=self.decay_rate)
-        return OptimizerOptions(name=self.optimizer_class, lr=self.learning_rate, schedule=schedule)
 
 
 class GeoKeys(Section):

@@ -9,10 +9,12 @@ from fleetrec.config.job import (
     CommunicatorOptions,
     DeviceOptions,
     EvaluationOptions,
+    OptimizerOptions,
     PhaseOptions,
     RunOptions,
 )
 from fleetrec.config.rules import InferenceOptions
+from fleetrec.config.schedules import ExponentialDecay
 from fleetrec.config.yaml_dialect.online import (
     ONLINE_CLASSES,
     ONLINE_KEYS,
@@ -30,6 +32,7 @@ from fleetrec.config.yaml_dialect.saving import (
 )
 from fleetrec.config.yaml_dialect.schema import (
     CommunicatorKeys,
+    OptimizerKeys,
     Phase,
     Runner,
     TopLevel,
@@ -142,6 +145,14 @@ def _cluster_problems(runner: Runner) -> dict[str, str]:
             "FLAGS_communicator_send_queue_size and FLAGS_communicator_max_merge_var_num"
         )
     return problems
+
+
+def optimizer_options(keys: OptimizerKeys) -> OptimizerOptions:
+    """Translate the optimizer; with a decay, its rate is multiplied every ``decay_steps``."""
+    schedule = None
+    if keys.decay_steps is not None and keys.decay_rate is not None:
+        schedule = ExponentialDecay(decay_steps=keys.decay_steps, factor=keys.decay_rate)
+    return OptimizerOptions(name=keys.optimizer_class, lr=keys.learning_rate, schedule=schedule)
 
 
 def run_options(
