@@ -37,6 +37,7 @@ from fleetrec.config.yaml_dialect.translate import (
     run_options,
     runner_notices,
     runner_problems,
+    with_online_path,
 )
 from fleetrec.core.errors import ConfigError, ModelError
 
@@ -181,7 +182,7 @@ class _Decoder:
             in_order = dataset.model_copy(update={"shuffle_files": False, "shuffle_rows": 0})
             evaluation = EvaluationOptions(dataset=in_order)
         if is_online_runner(runner):
-            chosen = [_with_online_path(phase, runner.train_data_dir) for phase in chosen]
+            chosen = [with_online_path(phase, runner.train_data_dir) for phase in chosen]
         settings = flat_settings(self._document.data)
         return run_options(runner, chosen, top=top, evaluation=evaluation, settings=settings)
 
@@ -400,14 +401,3 @@ def _sound(entry: tuple[Location, OptionsT | None]) -> OptionsT:
     value = entry[1]
     assert value is not None
     return value
-
-
-def _with_online_path(phase: PhaseOptions, folders: Sequence[str]) -> PhaseOptions:
-    """Return a phase whose data set, if it has no path, shows the data that its runner follows.
-
-    The run itself lists the files of every pass; verbs that look at data need a path.
-    """
-    if phase.dataset.data_path or not folders:
-        return phase
-    paths = {"data_path": folders[0], "more_paths": tuple(folders[1:])}
-    return phase.model_copy(update={"dataset": phase.dataset.model_copy(update=paths)})

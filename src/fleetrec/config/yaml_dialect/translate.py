@@ -281,3 +281,14 @@ def _base_interval(runner: Runner, *, num_phases: int) -> int:
 
 def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
+
+
+def with_online_path(phase: PhaseOptions, folders: Sequence[str]) -> PhaseOptions:
+    """Return a phase whose data set, if it has no path, shows the data that its runner follows.
+
+    The run itself lists the files of every pass; verbs that look at data need a path.
+    """
+    if phase.dataset.data_path or not folders:
+        return phase
+    paths = {"data_path": folders[0], "more_paths": tuple(folders[1:])}
+    return phase.model_copy(update={"dataset": phase.dataset.model_copy(update=paths)})
