@@ -267,10 +267,9 @@ class _Decoder:
         try:
             return want.model_validate(data)
         except ValidationError as error:
-            details = error.errors()
-            if any(detail["type"] != "missing" for detail in details):
+            if any(detail["type"] != "missing" for detail in error.errors()):
                 return self._validate(want, data, at)
-            for detail in details:
+            for detail in error.errors():
                 self._notice((*at, *detail["loc"]), "missing; mode does not name this runner")
             return None
 
@@ -289,10 +288,8 @@ class _Decoder:
         entries = self._document.data.get(key)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             at: Location = (key, index)
-            if is_unused(entry):
-                value = self._validate_unused(want, entry, at)
-            else:
-                value = self._validate(want, entry, at)
+            check = self._validate_unused if is_unused(entry) else self._validate
+            value = check(want, entry, at)
             if not isinstance(entry, dict) or "name" not in entry:
                 continue
             name = str(entry["name"])
