@@ -36,7 +36,7 @@ test: setup  ## Run all tests
 FAST := tests/test_architecture.py tests/unit tests/contract tests/property tests/golden
 test-fast: setup  ## Run the tests that start no process, train or export no whole model
 	@echo "== fast tests"
-	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not slow and not multiprocess" -k "not promised_auc and not inference_model" $(FAST)
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not slow and not multiprocess" -k "not promised and not inference_model" $(FAST)
 
 # S3 needs many packages; only tests of it do.
 $(VENV)/.s3: $(VENV)/.deps

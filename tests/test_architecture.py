@@ -174,6 +174,7 @@ TESTED_ELSEWHERE = {
     "train/waiting.py": "unit/train/test_follow.py",
     "train/peer_counters.py": "unit/train/test_saver.py",
     "config/online.py": "unit/config/yaml_dialect/test_online.py",
+    "config/yaml_dialect/carried_keys.py": "unit/config/yaml_dialect/test_decode.py",
     "config/yaml_dialect/datasets.py": "unit/config/yaml_dialect/test_decode.py",
     "config/yaml_dialect/section.py": "unit/config/yaml_dialect/test_schema.py",
     "config/yaml_dialect/translate.py": "unit/config/yaml_dialect/test_decode.py",

@@ -26,7 +26,7 @@ from fleetrec.core.env import environment_with
 PAGE = Path(__file__).parents[1] / "docs" / "zoo.md"
 UNMEASURED = "-"
 MARGIN = 0.01  # of a worst AUC; the rest is then cut off behind two digits
-PROMISE = re.compile(r"(an AUC of at least )(0\.\d+)( is reached)")
+PROMISE = re.compile(r"(an? (\S+) of at least )(0\.\d+)( is reached)")
 BEST: Mapping[str, str] = {}
 PLAIN: Mapping[str, str] = {
     "FLEETREC_TILES": "0",
@@ -103,15 +103,22 @@ def auc_of(name: str, *, seed: int, environment: Mapping[str, str]) -> float:
         )
         if done.returncode:
             sys.exit(f"{name}, seed {seed}: {done.stderr}")
-        return last_auc(Path(folder) / "logs" / f"{Path(name).name}.{infer.name}")
+        run_folder = Path(folder) / "logs" / f"{Path(name).name}.{infer.name}"
+        return last_figure(run_folder, promised_metric(name))
 
 
-def last_auc(run_folder: Path) -> float:
-    """Return the AUC of the last pass of a run; of several tasks (AUC_<task>), the worst."""
+def promised_metric(name: str) -> str:
+    """Return the metric of which the README of a model says what is reached."""
+    found = PROMISE.search((ZOO / name / "README.md").read_text(encoding="utf-8"))
+    return "AUC" if found is None else found[2]
+
+
+def last_figure(run_folder: Path, metric: str) -> float:
+    """Return a metric of the last pass of a run; of several tasks (AUC_<task>), the worst."""
     lines = (run_folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     passes = [event for event in map(json.loads, lines) if event["event"] == "pass"]
     figures: dict[str, float] = passes[-1]["metrics"]
-    return min(value for name, value in figures.items() if name.partition("_")[0] == "AUC")
+    return min(value for name, value in figures.items() if name.partition("_")[0] == metric)
 
 
 def to_markdown(rows: Sequence[Measured]) -> str:

@@ -14,6 +14,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "fleetrec/table/batch_lookup.h"
+#include "fleetrec/table/dense_step.h"
 #include "fleetrec/table/evict.h"
 #include "fleetrec/table/rows.h"
 
@@ -63,7 +64,7 @@ std::shared_ptr<Table> make_table(const std::string& name, std::size_t dim,
                                   std::uint64_t salt, const InitialTuple& initial,
                                   const std::string& optimizer, const Named& hyperparameters,
                                   const Named& guards, const AdmissionTuple& admission,
-                                  const std::optional<LongVectorTuple>& long_vector,
+                                  const std::optional<LongVectorTuple>& long_vector, bool is_dense,
                                   const std::pair<std::uint32_t, std::uint32_t>& buckets) {
   const auto& [kind, center, scale] = initial;
   const auto& [policy, threshold, show_weight, click_weight] = admission;
@@ -75,6 +76,7 @@ std::shared_ptr<Table> make_table(const std::string& name, std::size_t dim,
       .initializer = {initial_kind(kind), center, scale, salt},
       .admission = {admission_kind(policy), threshold, show_weight, click_weight, salt},
       .long_vector = std::nullopt,
+      .is_dense = is_dense,
       .first_bucket = buckets.first,
       .last_bucket = buckets.second,
   };
@@ -115,6 +117,7 @@ void push(const std::shared_ptr<Table>& table, const Ids& ids, const Matrix& gra
     throw std::invalid_argument("expected one gradient of the table's width per id");
   }
   const nb::gil_scoped_release released;
+  if (table->options().is_dense) update_other_rows(*table, to_span(ids), static_cast<float>(lr));
   const SingleIds single(ids);
   BatchLookup lookup = single_lookup(table);
   lookup.find(single.batch, {.purpose = Purpose::kUpdate});
@@ -339,7 +342,7 @@ void bind_table(nb::module_& module) {
   table
       .def(nb::new_(&make_table), nb::kw_only(), "name"_a, "dim"_a, "num_rows"_a.none(),
            "hash_ids"_a = false, "salt"_a, "initial"_a, "optimizer"_a, "hyperparameters"_a,
-           "guards"_a, "admission"_a, "long_vector"_a = nb::none(),
+           "guards"_a, "admission"_a, "long_vector"_a = nb::none(), "is_dense"_a = false,
            "buckets"_a = std::pair(std::uint32_t{0}, kNumBuckets))
       .def("__len__", &size)
       .def("pull", &pull, "ids"_a.noconvert(), nb::kw_only(), "create"_a)

@@ -73,6 +73,12 @@ class Adam final : public RowOptimizer {
 
   void init_state(std::span<float> state) const override { std::ranges::fill(state, 0.0f); }
 
+  float num_steps(std::span<const float> state) const override { return state.back(); }
+
+  void set_num_steps(std::span<float> state, float num_steps) const override {
+    state.back() = num_steps;
+  }
+
   void update(std::span<float> weights, std::span<float> state, std::span<const float> grad,
               float lr) const override {
     const std::size_t dim = weights.size();

@@ -143,6 +143,7 @@ void Table::clear() {
   if (cut_content_) std::exchange(cut_content_, nullptr)->keep_all(std::move(old), arena_);
   arena_.clear();
   last_cut_ = {};
+  num_dense_steps_ = 0.0f;
   ++num_clears_;
 }
 

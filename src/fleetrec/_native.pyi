@@ -472,6 +472,7 @@ class Table:
         guards: dict[str, float],
         admission: tuple[str, float, float, float],
         long_vector: tuple[float, float, float] | None = None,
+        is_dense: bool = False,
         buckets: tuple[int, int] = (0, 1024),
     ) -> None:
         """Make an empty table.
@@ -491,6 +492,8 @@ class Table:
                 of a show without and with a click in a score.
             long_vector: The score from which a row has more than its first weight, and the weights
                 of a show without and with a click in it. None: rows have all weights.
+            is_dense: Whether a push is a step of all rows: those without a gradient get one of
+                zeros.
             buckets: Range [first, end) that is held here; a snapshot that is read leaves
                 the others out.
 

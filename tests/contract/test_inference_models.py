@@ -27,7 +27,7 @@ from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
 from fleetrec.config.yaml_dialect.locate import ZOO, zoo_names
 from fleetrec.core.batch import Batch
 from fleetrec.data.loader import Loader
-from fleetrec.data.user_code import load_reader
+from fleetrec.data.user_code import has_own, load_reader
 from fleetrec.export.folding import FOLDED, FoldTables
 from fleetrec.export.inference import plan_inference
 from fleetrec.export.item_files import ItemWriter
@@ -147,7 +147,8 @@ def check(phase: Phase, test_data: DatasetOptions, process: TorchFree, model: Pa
     expected: dict[str, list[np.ndarray]] = {}
     for batch in batches:
         for name, value in predictions(evaluate(phase, batch)).items():
-            expected.setdefault(name, []).append(value.numpy())
+            if name in planned.fetches:  # others depend on what only training has
+                expected.setdefault(name, []).append(value.numpy())
     feeds = {name: [one for b in batches for one in feed_of(b, name)] for name in planned.feeds}
     weighted = [name for name in planned.feeds if has_weights(batches[0], name)]
     weights = {name: [one for b in batches for one in weights_of(b, name)] for name in weighted}
@@ -259,12 +260,22 @@ def columns_of(data: DatasetOptions, *, labels: set[str]) -> dict[str, list]:
         table = dict(zip(data.text_table.columns, map(list, columns), strict=True))
     elif data.reader is not None:
         reader = load_reader(data.reader)
-        samples = [dict(sample) for line in lines for sample in reader.generate_sample(line)()]
+        samples = [dict(sample) for sample in samples_of(reader, files, lines)]
         table = {name: [sample[name] for sample in samples] for name in samples[0]}
     else:
         dense = {slot.name for slot in data.dense}
         table = slots_of(lines, [*data.sparse, *dense], dense)
     return {name: column for name, column in table.items() if name not in labels}
+
+
+def samples_of(reader, files: list[Path], lines: list[str]) -> list:
+    """Return what a reader makes of lines, or of files."""
+    paths = [str(file) for file in files]
+    if has_own(reader, "generate_batch_from_trainfiles"):
+        return [one for batch in reader.generate_batch_from_trainfiles(paths)() for one in batch]
+    if has_own(reader, "read"):
+        return [one for path in paths for one in reader.read(path)]
+    return [one for line in lines for one in reader.generate_sample(line)()]
 
 
 def slots_of(lines: list[str], names: list[str], dense: set[str]) -> dict[str, list]:

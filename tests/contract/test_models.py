@@ -19,10 +19,10 @@ from fleetrec.parallel.state import SavedModel
 from fleetrec.train.phase import Phase
 from making import columns_of, run, write_tables
 from making_phases import dense_state, evaluate, phase_of, train
-from tools.promises import MARGIN, PAGE, PROMISE, last_auc, table_rows
+from tools.promises import MARGIN, PAGE, PROMISE, last_figure, promised_metric, table_rows
 
 MAX_LINES = 120
-MAX_DATA_BYTES = 1_500_000  # of all models together: they are installed with the package
+MAX_DATA_BYTES = 3_000_000  # of all models together: they are installed with the package
 LINEAR = "rank/logistic_regression"
 # Trained whole by `make test`; the others, which take longer, by `make test-slow`.
 TRAINED_QUICKLY = {LINEAR, "rank/fm", "rank/dnn", "rank/deepfm", "rank/nfm", "multitask/mmoe"}
@@ -206,20 +206,21 @@ def without_ids(batch: Batch, kept: set[str]) -> Batch:
 
 
 def with_lists(batch: Batch, values: list[torch.Tensor], lengths: list[torch.Tensor]) -> Batch:
-    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(lengths).cumsum(0)])
+    none = torch.zeros(0, dtype=torch.int64)
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat([none, *lengths]).cumsum(0)])
     ids = KeyedJagged(
         names=batch.ids.names,
-        values_N=torch.cat(values),
+        values_N=torch.cat([none, *values]),
         offsets=offsets,
         num_samples=batch.num_samples,
     )
     return dataclasses.replace(batch, ids=ids)
 
 
-def promised_auc(name: str) -> float:
+def promised_figure(name: str) -> float:
     found = PROMISE.search((ZOO / name / "README.md").read_text(encoding="utf-8"))
-    assert found, f"{name}/README.md must say which AUC is reached on the sample data"
-    return float(found[2])
+    assert found, f"{name}/README.md must say what is reached on the sample data"
+    return float(found[3])
 
 
 @pytest.mark.parametrize(
@@ -229,19 +230,19 @@ def promised_auc(name: str) -> float:
         for name in zoo_names()
     ],
 )
-def test_a_run_reaches_the_promised_auc(name, tmp_path, monkeypatch):
+def test_a_run_reaches_what_is_promised(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run(name)
     (infer,) = (run for run in load_job(name, overrides=()).runs if run.kind == "infer")
-    reached = last_auc(tmp_path / "logs" / f"{Path(name).name}.{infer.name}")
-    assert reached >= promised_auc(name)
+    run_folder = tmp_path / "logs" / f"{Path(name).name}.{infer.name}"
+    assert last_figure(run_folder, promised_metric(name)) >= promised_figure(name)
 
 
 def test_a_promise_holds_for_every_seed_that_was_measured(name):
     """So that it does not hang on the one seed that is trained here; see tools/promises.py."""
     measured = {row[0]: row[1:] for row in table_rows(PAGE.read_text(encoding="utf-8"))}
     aucs, promise = measured[name]
-    assert promise == promised_auc(name)
+    assert promise == promised_figure(name)
     assert promise <= min(aucs) - MARGIN + 0.0005  # of numbers that are rounded to three digits
     assert max(aucs) - min(aucs) <= MAX_SPREAD, "its config learns by chance"
 
@@ -249,7 +250,7 @@ def test_a_promise_holds_for_every_seed_that_was_measured(name):
 def test_models_that_see_pairs_promise_more_than_the_linear_one(name):
     uses_its_data = "criteo_fields" in (ZOO / name / "config.yaml").read_text(encoding="utf-8")
     if uses_its_data and name != LINEAR:
-        assert promised_auc(name) >= promised_auc(LINEAR) + 0.07
+        assert promised_figure(name) >= promised_figure(LINEAR) + 0.07
 
 
 def test_the_data_of_all_models_is_small():

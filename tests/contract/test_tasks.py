@@ -16,10 +16,13 @@ from fleetrec.core.errors import DataError, ModelError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.core.progress import Progress
 from fleetrec.tasks.binary import BinaryTask
+from fleetrec.tasks.choice import ChoiceTask
 from fleetrec.tasks.distillation import DistillationTask
 from fleetrec.tasks.grouped import GroupedTask
 from fleetrec.tasks.in_batch import InBatchTask
+from fleetrec.tasks.pairwise import PairwiseTask
 from fleetrec.tasks.scored import ScoredTask
+from fleetrec.tasks.skip_gram import SkipGramTask
 from fleetrec.tasks.task import Task
 from fleetrec.train.metric_journal import MetricJournal
 from fleetrec.train.metrics import PassMetrics
@@ -46,6 +49,36 @@ def softmax_losses(x, labels):
 
 def own_item_losses(x, labels):
     return softmax_losses(x, np.arange(len(labels)))
+
+
+def hinge_of_others(x, labels):
+    own = x[np.arange(len(x)), labels.astype(int)]
+    hinges = np.maximum(0, 0.5 - own[:, None] + x)
+    return (hinges.sum(1) - 0.5) / (NUM_CLASSES - 1)
+
+
+def hinge_of_first(x, labels):
+    del labels
+    return np.maximum(0, 0.5 - x[:, :1] + x[:, 1:]).mean(1)
+
+
+def softmax_of_first(x, labels):
+    return softmax_losses(x, np.zeros_like(labels))
+
+
+def skip_gram_losses(x, labels):
+    del labels
+    return np.logaddexp(0, -x[:, 0]) + np.logaddexp(0, x[:, 1:]).sum(1)
+
+
+def logits(task, x_BK):
+    del task
+    return {"logits": x_BK}
+
+
+def candidates(task, x_BK):
+    del task
+    return {"vector": x_BK, "positive": x_BK[:, 0], "negatives": x_BK[:, 1:]}
 
 
 def binary_outputs(task, x_BK):
@@ -134,6 +167,23 @@ CASES = {
         squared_losses,
         classes=0,
     ),
+    "choice": Case(
+        ChoiceTask(label=LABEL, num_classes=NUM_CLASSES, depths=[2]),
+        logits,
+        softmax_losses,
+        width=NUM_CLASSES,
+        classes=NUM_CLASSES,
+    ),
+    "choice by a hinge": Case(
+        ChoiceTask(label=LABEL, num_classes=NUM_CLASSES, margin=0.5, num_negatives=2),
+        logits,
+        hinge_of_others,
+        width=NUM_CLASSES,
+        classes=NUM_CLASSES,
+    ),
+    "pairs": Case(PairwiseTask(margin=0.5, depth=2), candidates, hinge_of_first, width=3),
+    "pairs by a softmax": Case(PairwiseTask(margin=None), candidates, softmax_of_first, width=3),
+    "words": Case(SkipGramTask(), candidates, skip_gram_losses, width=4),
     "in batch": Case(
         InBatchTask(label=LABEL, metrics=[MetricOptions(name="recall_at_topk", topk=2)]),
         similarity,
@@ -272,9 +322,9 @@ def test_a_missing_output_is_an_error_that_names_what_the_model_returns(case):
 
 @each_case
 def test_the_label_is_the_declared_feature(case):
-    assert case.task.label == LABEL
-    if isinstance(case.task, InBatchTask):
-        return  # every sample is a positive one
+    assert case.task.label in (LABEL, "")
+    if isinstance(case.task, InBatchTask) or not case.task.label:
+        return  # every sample is a positive one, or has candidates and no label
     step = make_step(case)
     elsewhere = dataclasses.replace(step.batch, dense={"other": step.batch.dense[LABEL]})
     with pytest.raises(DataError, match=f"label '{LABEL}' is not among the features"):

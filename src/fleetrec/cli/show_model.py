@@ -45,7 +45,7 @@ def _last_training(name: str) -> tuple[RunOptions, PhaseOptions]:
 
 
 def _inputs(phase: Phase) -> list[tuple[str, str]]:
-    labels = {task.label for task in phase.model.tasks}
+    labels = {task.label for task in phase.model.tasks if task.label}
     inputs = phase.loader.inputs
     ids = [slot for slot in inputs.sparse if slot not in labels]
     rows = [("label", ", ".join(sorted(labels)))]

@@ -65,6 +65,7 @@ class NativeStore(Store):
             long_vector=None
             if config.long_vector is None
             else dataclasses.astuple(config.long_vector),
+            is_dense=config.is_swept(optimizer),
             buckets=shard.buckets,
         )
         self.identity = identity_of(config, optimizer, seed=seed)

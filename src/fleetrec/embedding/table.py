@@ -27,6 +27,14 @@ class RowOptimizer:
     guards: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
+# Optimizers by what a gradient of zero does to a row whose state is not zero. Those that are in
+# neither group also change rows that were never looked up.
+MOVE_WITHOUT_GRADIENT = frozenset({"adam", "lazy_adam", "momentum", "rmsprop", "rmsprop_momentum"})
+STAND_WITHOUT_GRADIENT = frozenset(
+    {"sgd", "adagrad", "rowwise_adagrad", "ctr_adagrad", "ctr_std_adagrad"}
+)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptimizer:
     """The optimizer and learning rate of a table, if not those of the dense network."""
@@ -87,6 +95,12 @@ class TableConfig:
     Without ``own_optimizer`` rows are updated by the optimizer of the dense network; each
     ``optimizer_group`` may have its own optimizer. Clicks are counted by ``click_label``, or where
     a rule depends on them, by the label of the first task.
+
+    ``lr_scale`` multiplies the learning rate.
+
+    With ``is_dense`` a step updates all rows, as an optimizer of a dense matrix does: those without
+    a gradient move by the moments of earlier steps. It needs ``num_rows`` and an optimizer without
+    weight decay.
     """
 
     name: str
@@ -100,16 +114,25 @@ class TableConfig:
     optimizer_group: int = 0
     long_vector: LongVector | None = None
     click_label: str | None = None
+    is_dense: bool = False
+    lr_scale: float = 1.0
 
     def row_optimizer(self, name: str, settings: Mapping[str, float]) -> RowOptimizer:
         """Return the optimizer of the rows; the arguments describe the default one."""
+        rule = RowOptimizer(name=name, hyperparameters=dict(settings))
         if self.own_optimizer is not None:
-            return self.own_optimizer.rule
-        return RowOptimizer(name=name, hyperparameters=dict(settings))
+            rule = self.own_optimizer.rule
+        if self.is_dense:
+            self._check_dense(rule)
+        return rule
+
+    def is_swept(self, rule: RowOptimizer) -> bool:
+        """Return whether a step changes rows without a gradient."""
+        return self.is_dense and rule.name in MOVE_WITHOUT_GRADIENT
 
     def row_rate(self, lr: float) -> float:
         """Return the learning rate of the rows; ``lr`` is the default."""
-        return lr if self.own_optimizer is None else self.own_optimizer.lr
+        return self.lr_scale * (lr if self.own_optimizer is None else self.own_optimizer.lr)
 
     @property
     def counts_clicks(self) -> bool:
@@ -130,8 +153,23 @@ class TableConfig:
             raise ValueError(f"table {self.name}: num_rows must be at least 1, got {self.num_rows}")
         if self.num_rows is None and self.out_of_range == "hash":
             raise ValueError(f"table {self.name}: out_of_range 'hash' needs num_rows")
+        if self.is_dense and (self.num_rows is None or self.long_vector is not None):
+            raise ValueError(
+                f"table {self.name}: a dense update is for tables of fixed size with whole rows; "
+                "set is_sparse: True"
+            )
         if self.long_vector is not None:
             self._check_long_vector(self.long_vector)
+
+    def _check_dense(self, rule: RowOptimizer) -> None:
+        has_l2 = bool(rule.guards.get("l2"))
+        if rule.name not in {*MOVE_WITHOUT_GRADIENT, *STAND_WITHOUT_GRADIENT} or has_l2:
+            what = "l2 of rows" if has_l2 else f"optimizer {rule.name}"
+            raise ValueError(
+                f"table {self.name}: {what} has no dense update, which would also change rows that "
+                "were never looked up; set is_sparse: True, or choose sgd, adagrad, adam, "
+                "lazy_adam, momentum, rmsprop or rmsprop_momentum"
+            )
 
     def _check_long_vector(self, rule: LongVector) -> None:
         if rule.threshold <= 0:

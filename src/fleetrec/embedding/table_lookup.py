@@ -53,6 +53,8 @@ class TableLookup:
         }
         counts = collections.Counter(table for its in self._tables_of.values() for table in its)
         self._shared = frozenset(table for table, count in counts.items() if count > 1)
+        # A step of a dense table needs all its gradients at once.
+        self._summed = self._shared | {n for n, table in layout.tables.items() if table.is_dense}
         self._names: dict[str, tuple[str, ...]] = {}  # of the features, by side
         # They keep large buffers from batch to batch; one is in use while its batch is in flight.
         self._idle: dict[str, list[BatchLookup]] = {}
@@ -97,7 +99,7 @@ class TableLookup:
 
         Returns arrays that the lookups point into: keep them until the lookups are released.
         """
-        several = {k: x for k, x in lookups.items() if training and self._has_shared_table(k)}
+        several = {k: x for k, x in lookups.items() if training and self._has_summed_table(k)}
         for key, lookup in lookups.items():
             if key not in several:
                 with self._data_errors(key):
@@ -107,12 +109,12 @@ class TableLookup:
                         now=now,
                         labels=self._labels_of(key, labels_B),
                     )
-        return self._find_shared(several, sides, now=now, labels_B=labels_B)
+        return self._find_summed(several, sides, now=now, labels_B=labels_B)
 
-    def _find_shared(
+    def _find_summed(
         self, lookups: Lookups, sides: Sides, *, now: int, labels_B: Array | None
     ) -> tuple[RowsThere, ...]:
-        """Find the rows of groups that share tables, so that their gradients can be summed later.
+        """Find the rows of groups whose gradients are summed per table before they are applied.
 
         Ids are counted once per table, as in one lookup of all sides.
         """
@@ -183,7 +185,7 @@ class TableLookup:
         self, lookups: Lookups, grads: Mapping[str, Array], *, lr: Mapping[str, float]
     ) -> None:
         """Sum the gradients of vectors per row and apply them; ``lr`` is by group."""
-        several = {k: x for k, x in lookups.items() if self._has_shared_table(k)}
+        several = {k: x for k, x in lookups.items() if self._has_summed_table(k)}
         for key, lookup in lookups.items():
             if key not in several:
                 lookup.apply(*self._grads_of(key, grads), lr=lr[key])
@@ -204,8 +206,8 @@ class TableLookup:
                     summed.setdefault(table, []).append(part)
         return {table: merge_grads(parts) for table, parts in summed.items()}
 
-    def _has_shared_table(self, group: str) -> bool:
-        return not self._shared.isdisjoint(self._tables_of[group])
+    def _has_summed_table(self, group: str) -> bool:
+        return not self._summed.isdisjoint(self._tables_of[group])
 
     def _grads_of(
         self, group: str, grads: Mapping[str, Array]

@@ -15,7 +15,7 @@ def name_problems(
     dense: Sequence[str],
 ) -> list[str]:
     """Return what is wrong with the names of inputs and outputs."""
-    labels = model.label_names()
+    unused = {*model.label_names(), *model.training_features}
     problems = [
         f"save_inference_fetch_varnames: the model has no output {name!r}; known: "
         f"{', '.join(outputs)}"
@@ -26,7 +26,7 @@ def name_problems(
         f"save_inference_feed_varnames: {name!r} is not an input of the model; known: "
         f"{', '.join(needed)}"
         for name in feeds
-        if name not in needed and name not in labels
+        if name not in needed and name not in unused
     ]
     lacking = [name for name in needed if feeds and name not in feeds]
     if lacking:

@@ -280,10 +280,11 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     _check_installed(option)
     _check_sides(model, option)
     outputs = list(_outputs(model, inputs))
-    labels = model.label_names()
     embedded = model.embedding_collection().features
     looked_up = [feature.feature for feature in embedded if feature.side == SAMPLE]
-    dense = [name for name in inputs.dense if name not in labels]
+    unused = {*model.label_names(), *model.training_features}
+    dense = [name for name in inputs.dense if name not in unused]
+    fetches = list(dict.fromkeys(model.output_aliases.get(name, name) for name in fetches))
     needed = list(dict.fromkeys([*dense, *looked_up]))
     problems = name_problems(
         model, feeds=feeds, fetches=fetches, needed=needed, outputs=outputs, dense=dense
@@ -348,7 +349,9 @@ def _check_sides(model: Model, option: str) -> None:
 def _outputs(model: Model, inputs: Inputs) -> dict[str, Tensor]:
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     was_training = model.training
-    batch = sample_batch(model, inputs).to(device)
+    unused = model.training_features
+    dense = {name: shape for name, shape in inputs.dense.items() if name not in unused}
+    batch = sample_batch(model, dataclasses.replace(inputs, dense=dense)).to(device)
     with torch.no_grad():
         outputs: dict[str, Tensor] = model.eval()(batch)
     model.train(was_training)

@@ -2,6 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +30,11 @@ class Model(nn.Module):
 
     class Config(Options):
         """Hyper-parameters of a model."""
+
+    # Other names of outputs, by which configs may ask for them in an inference model.
+    output_aliases: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    # Dense features that training needs and predictions do not, such as a negative candidate.
+    training_features: tuple[str, ...] = ()
 
     def __init__(self, *, tasks: Sequence[Task]) -> None:
         super().__init__()

@@ -1,7 +1,5 @@
 """Hyper-parameters that models with tables share."""
 
-from typing import Literal
-
 from pydantic import Field
 
 from fleetrec.config.options import Options
@@ -48,8 +46,9 @@ class GrowthOptions(Options):
     hash_ids: bool = Field(
         default=False, description="map ids beyond the size of a table to its rows by a hash"
     )
-    is_sparse: Literal[True] = Field(
-        default=True, description="only rows of the batch have gradients; always true"
+    is_sparse: bool = Field(
+        default=True,
+        description="whether a step updates the rows of its batch only, or every row of the table",
     )
     admission: AdmissionOptions = Field(
         default=AdmissionOptions(), description="which ids get a row in a growing table"
@@ -68,6 +67,11 @@ class GrowthOptions(Options):
             raise ValueError(
                 "hash_ids and distributed_embedding exclude each other; set one of them"
             )
+        if self.distributed_embedding and not self.is_sparse:
+            raise ValueError(
+                "is_sparse: False updates all rows of a table of fixed size, but "
+                "distributed_embedding lets tables grow; set one of them"
+            )
         return TableConfig(
             name=name,
             dim=dim,
@@ -76,6 +80,7 @@ class GrowthOptions(Options):
             initializer=initializer,
             admission=build_admission(self.admission),
             eviction=build_eviction(self.eviction),
+            is_dense=not self.is_sparse,
             own_optimizer=None
             if self.sparse_optimizer is None
             else build_table_optimizer(self.sparse_optimizer),

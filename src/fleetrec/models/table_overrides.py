@@ -65,14 +65,14 @@ def _changed(table: TableConfig, options: TableOverrides | None) -> TableConfig:
 
 def _regrouped(tables: list[TableConfig]) -> list[TableConfig]:
     """Separate tables with different learning rates: a group of lookups has one."""
-    groups: dict[tuple[int, float | None], int] = {}
+    groups: dict[tuple[int, float | None, float], int] = {}
     used = {table.optimizer_group for table in tables}
     grouped = []
     for table in tables:
         rate = None if table.own_optimizer is None else table.own_optimizer.lr
-        key = (table.optimizer_group, rate)
+        key = (table.optimizer_group, rate, table.lr_scale)
         if key not in groups:
-            is_first = all(group != table.optimizer_group for group, _ in groups)
+            is_first = all(group != table.optimizer_group for group, *_ in groups)
             groups[key] = table.optimizer_group if is_first else max({*used, *groups.values()}) + 1
         grouped.append(dataclasses.replace(table, optimizer_group=groups[key]))
     return grouped

@@ -3,12 +3,13 @@
 # Shape suffixes: N ids, D width of a row, P numbers of the dense network.
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
 from fleetrec.config.job import OptimizerOptions
 from fleetrec.core.batch import Batch
+from fleetrec.core.errors import ConfigError
 from fleetrec.core.progress import Progress
 from fleetrec.embedding.lookup import LookedUp
 from fleetrec.embedding.native_store import NativeStore
@@ -18,7 +19,7 @@ from fleetrec.embedding.remote_lookup import (
     RowUpdate,
     UniqueIds,
 )
-from fleetrec.embedding.table import RowOptimizer
+from fleetrec.embedding.table import RowOptimizer, TableConfig
 from fleetrec.models.base import Model
 from fleetrec.parallel.dense_local import LocalDense
 from fleetrec.parallel.flat import Floats
@@ -54,6 +55,7 @@ class GeoRows:
         frozen: Collection[str],
     ) -> None:
         collection = session.model.embedding_collection()
+        _check_sparse(collection.tables.values())
         self._session = session
         self._local = local
         self._stores = stores
@@ -276,4 +278,16 @@ def check_admission(model: Model) -> None:
         raise ValueError(
             f"distribute_strategy: geo trains copies of whole rows, but {', '.join(short)} has an "
             "embedx_threshold; use async, or leave it out"
+        )
+
+
+def _check_sparse(tables: Iterable[TableConfig]) -> None:
+    dense = [table.name for table in tables if table.is_dense]
+    if dense:
+        raise ConfigError(
+            [
+                f"distribute_strategy: geo sends the rows of a batch only, but is_sparse: False "
+                f"changes every row of {', '.join(dense)} in each step; choose another strategy, "
+                "or set is_sparse: True"
+            ]
         )

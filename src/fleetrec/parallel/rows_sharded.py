@@ -40,6 +40,7 @@ class ShardedRows:
         collection = model.embedding_collection()
         sharded = {name for name, store in stores.items() if store.shard.count > 1}
         self._stores = stores
+        self._tables = collection.tables
         self._plan = plan
         self._comm = comm
         self._frozen = frozenset(frozen)
@@ -96,7 +97,7 @@ class ShardedRows:
         if gradients is None:
             gradients = self._exchange_gradients(looked_up)
         for name, its in gradients.items():
-            if len(its.ids_N):
+            if len(its.ids_N) or self._tables[name].is_dense:
                 grads_ND = its.grads_ND if scale == 1 else its.grads_ND * np.float32(scale)
                 rate = self._plan.table_rate(name, step)
                 self._stores[name].table.push(its.ids_N, grads_ND, lr=rate)

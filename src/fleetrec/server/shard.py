@@ -60,7 +60,7 @@ class Shard:
                     rows.ids_N, rows.shows_N, rows.clicks_N, now=push.event_time
                 )
             ids_N, grads_ND = _concatenate(tables, weights)
-            if len(ids_N):
+            if len(ids_N) or store.config.is_dense:
                 rate = row_rate(self.model.table_optimizer(index), self.dense.num_steps)
                 store.table.push(ids_N, grads_ND, lr=self.model.tables[index].row_rate(rate))
         self.dense.apply(_weighted_mean([push.grads_P for push in pushes], weights))

@@ -13,7 +13,10 @@ Outputs = Mapping[str, Tensor]
 
 
 class Task(ABC):
-    """What a model learns from one label; ``name`` is the prefix of its metrics."""
+    """What a model learns from one label; ``name`` is the prefix of its metrics.
+
+    A task that compares candidates of a sample has no label: an empty name.
+    """
 
     name: str = ""
     label: str

@@ -16,7 +16,7 @@ class ResultDump:
 
     def __init__(self, stream: TextIO | None, model: Model) -> None:
         self._stream = stream
-        self._labels = [task.label for task in model.tasks]
+        self._labels = [task.label for task in model.tasks if task.label]
         self._separator = "[\n"
 
     def write(self, outputs: Outputs, batch: Batch) -> None:

@@ -86,7 +86,7 @@ class PassReport:
 
     def warn_of_slots(self) -> None:
         """Warn of declared slots that never occur, and of others that do."""
-        labels = [task.label for task in self._phase.model.tasks]
+        labels = [task.label for task in self._phase.model.tasks if task.label]
         for warning in self._loader.report.take_warnings(labels):
             logger.warning("data set %s: %s", self._phase.options.dataset.name, warning)
 

@@ -51,14 +51,15 @@ class CheckpointModel:
                     "so it has no predictions for single samples"
                 ]
             )
-        self._labels = model.label_names()
-        self._dense = dict(inputs.dense)
+        self._labels = {label for label in model.label_names() if label}
+        unused = model.training_features
+        self._dense = {name: its for name, its in inputs.dense.items() if name not in unused}
         embedded = model.embedding_collection().features
         looked_up = [feature.feature for feature in embedded if feature.side == SAMPLE]
         self._sparse = tuple(
             name for name in inputs.sparse if name in looked_up and name not in self._labels
         )
-        dense = [name for name in inputs.dense if name not in self._labels]
+        dense = [name for name in self._dense if name not in self._labels]
         self.needed = (*self._sparse, *dense)
 
     @contextlib.contextmanager

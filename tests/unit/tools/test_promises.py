@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tools.promises import Measured, last_auc, table_rows, to_markdown
+from tools.promises import Measured, last_figure, table_rows, to_markdown
 
 ROWS = [
     Measured(name="rank/a", best=(0.812, 0.8349), plain=(0.8099, 0.9)),
@@ -27,14 +27,15 @@ def test_the_table_reads_back():
 
 
 @pytest.mark.parametrize(
-    ("figures", "worst"),
+    ("figures", "metric", "worst"),
     [
-        ({"AUC": 0.7, "BATCH_AUC": 0.1, "LOSS": 0.5}, 0.7),
-        ({"AUC_income": 0.9, "AUC_marital": 0.8, "LOSS": 0.5}, 0.8),
+        ({"AUC": 0.7, "BATCH_AUC": 0.1, "LOSS": 0.5}, "AUC", 0.7),
+        ({"AUC_income": 0.9, "AUC_marital": 0.8, "LOSS": 0.5}, "AUC", 0.8),
+        ({"RECALL@5": 0.6, "LOSS": 0.1}, "RECALL@5", 0.6),
     ],
 )
 def test_of_several_tasks_and_passes_the_worst_task_of_the_last_pass_counts(
-    tmp_path, figures, worst
+    tmp_path, figures, metric, worst
 ):
     events = [
         {"event": "pass", "metrics": {"AUC": 0.2}},
@@ -42,4 +43,4 @@ def test_of_several_tasks_and_passes_the_worst_task_of_the_last_pass_counts(
         {"event": "interval", "metrics": {"AUC": 0.3}},
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in events))
-    assert last_auc(tmp_path) == worst
+    assert last_figure(tmp_path, metric) == worst

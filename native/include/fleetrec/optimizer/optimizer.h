@@ -27,6 +27,12 @@ class RowOptimizer {
   // Applies one already-summed gradient. Spans `weights` and `grad` have equal length.
   virtual void update(std::span<float> weights, std::span<float> state, std::span<const float> grad,
                       float lr) const = 0;
+
+  // How many updates the state counts; 0 if it does not count them.
+  virtual float num_steps(std::span<const float> /*state*/) const { return 0.0f; }
+
+  // Sets the number of updates that the state counts, if it counts them.
+  virtual void set_num_steps(std::span<float> /*state*/, float /*num_steps*/) const {}
 };
 
 struct Hyperparameter {
@@ -68,6 +74,10 @@ class GuardedOptimizer {
   const std::string& name() const { return name_; }
   std::size_t state_size(std::size_t dim) const { return optimizer_->state_size(dim); }
   void init_state(std::span<float> state) const { optimizer_->init_state(state); }
+  float num_steps(std::span<const float> state) const { return optimizer_->num_steps(state); }
+  void set_num_steps(std::span<float> state, float num_steps) const {
+    optimizer_->set_num_steps(state, num_steps);
+  }
 
   // Whether `update` uses the gradient as scratch.
   bool changes_gradients() const { return is_guarded_; }

@@ -33,6 +33,7 @@ struct TableOptions {
   Initializer initializer;
   Admission admission;
   std::optional<LongVector> long_vector;  // none: rows have all weights from the beginning
+  bool is_dense = false;                  // a step updates every row, see dense_step.h
   // The buckets that are held here; those of other processes stay empty.
   std::uint32_t first_bucket = 0;
   std::uint32_t last_bucket = kNumBuckets;
@@ -221,6 +222,10 @@ class Table {
   const std::shared_ptr<CutContent>& cut_content() const { return cut_content_; }
   void set_cut_content(std::shared_ptr<CutContent> content);
 
+  // Steps of a table that is dense, since it was made or cleared, rows that were read included.
+  float num_dense_steps() const { return num_dense_steps_; }
+  void set_num_dense_steps(float num_steps) { num_dense_steps_ = num_steps; }
+
   // How often the table was cleared: holders of rows or row numbers check it.
   std::uint64_t num_clears() const { return num_clears_; }
 
@@ -261,6 +266,7 @@ class Table {
   std::size_t num_cuts_ = 0;
   std::shared_ptr<CutContent> cut_content_;
   std::uint64_t num_clears_ = 0;
+  float num_dense_steps_ = 0.0f;
   std::mutex mutex_;
 };
 

@@ -12,6 +12,7 @@ from fleetrec.config.job import EvaluationOptions, Job, OptimizerOptions, PhaseO
 from fleetrec.config.options import Options
 from fleetrec.config.problems import Problems, hint
 from fleetrec.config.tables import TableOverrides
+from fleetrec.config.yaml_dialect.carried_keys import CARRIED_KEYS
 from fleetrec.config.yaml_dialect.datasets import (
     dataset_options,
     dataset_problems,
@@ -31,10 +32,12 @@ from fleetrec.config.yaml_dialect.tables import TableKeys, decode_table
 from fleetrec.config.yaml_dialect.translate import (
     has_servers,
     is_online_runner,
+    optimizer_options,
     phase_problems,
     run_options,
     runner_notices,
     runner_problems,
+    with_online_path,
 )
 from fleetrec.core.errors import ConfigError, ModelError
 
@@ -109,7 +112,7 @@ class _Decoder:
 
     def decode(self) -> Job:
         top = self._validate(TopLevel, self._document.data, ())
-        runners = self._section("runner", Runner)
+        runners = self._section("runner", Runner, is_unused=self._is_unused_runner)
         phases = self._section("phase", Phase)
         datasets = self._section("dataset", Dataset)
         used = self._check_runners(runners, phases)
@@ -179,7 +182,7 @@ class _Decoder:
             in_order = dataset.model_copy(update={"shuffle_files": False, "shuffle_rows": 0})
             evaluation = EvaluationOptions(dataset=in_order)
         if is_online_runner(runner):
-            chosen = [_with_online_path(phase, runner.train_data_dir) for phase in chosen]
+            chosen = [with_online_path(phase, runner.train_data_dir) for phase in chosen]
         settings = flat_settings(self._document.data)
         return run_options(runner, chosen, top=top, evaluation=evaluation, settings=settings)
 
@@ -254,13 +257,39 @@ class _Decoder:
             self._problems.note_validation(error, at=at, want=want)
             return None
 
-    def _section(self, key: str, want: type[OptionsT]) -> Section[OptionsT]:
-        """Decode the named entries of one list; entries with problems stay as None."""
+    def _is_unused_runner(self, entry: Any) -> bool:
+        """Return whether an entry has a name that is not in ``mode``."""
+        names = self._names_of_mode()
+        return bool(names) and isinstance(entry, dict) and entry.get("name") not in (None, *names)
+
+    def _validate_unused(self, want: type[OptionsT], data: Any, at: Location) -> OptionsT | None:
+        """Check an entry that is not used: what it lacks is only worth a notice."""
+        try:
+            return want.model_validate(data)
+        except ValidationError as error:
+            if any(detail["type"] != "missing" for detail in error.errors()):
+                return self._validate(want, data, at)
+            for detail in error.errors():
+                self._notice((*at, *detail["loc"]), "missing; mode does not name this runner")
+            return None
+
+    def _section(
+        self,
+        key: str,
+        want: type[OptionsT],
+        *,
+        is_unused: Callable[[Any], bool] = lambda _: False,
+    ) -> Section[OptionsT]:
+        """Decode the named entries of one list; entries with problems stay as None.
+
+        Entries that are not used need not be complete.
+        """
         found: Section[OptionsT] = {}
         entries = self._document.data.get(key)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             at: Location = (key, index)
-            value = self._validate(want, entry, at)
+            check = self._validate_unused if is_unused(entry) else self._validate
+            value = check(want, entry, at)
             if not isinstance(entry, dict) or "name" not in entry:
                 continue
             name = str(entry["name"])
@@ -320,6 +349,9 @@ class _Decoder:
         }
         if are_all_known:  # else the key may belong to a model that could not be loaded
             for key in (key for key in given if key not in known):
+                if key in CARRIED_KEYS:
+                    self._notice((*at, key), "has no effect on this model")
+                    continue
                 self._problems.note((*at, key), f"unknown key{hint(key, {*known, 'optimizer'})}")
         models: dict[str, Options] = {}
         for path, options in classes.items():
@@ -356,7 +388,9 @@ class _Decoder:
             return None
         if keys.strategy is not None:
             self._notice((*at, "strategy"), "has no effect; runner.distribute_strategy decides")
-        return OptimizerOptions(name=keys.optimizer_class, lr=keys.learning_rate)
+        if keys.l2 is not None:
+            self._notice((*at, "l2"), "has no effect; models with such a penalty have a key for it")
+        return optimizer_options(keys)
 
 
 def _sound(entry: tuple[Location, OptionsT | None]) -> OptionsT:
@@ -364,14 +398,3 @@ def _sound(entry: tuple[Location, OptionsT | None]) -> OptionsT:
     value = entry[1]
     assert value is not None
     return value
-
-
-def _with_online_path(phase: PhaseOptions, folders: Sequence[str]) -> PhaseOptions:
-    """Return a phase whose data set, if it has no path, shows the data that its runner follows.
-
-    The run itself lists the files of every pass; verbs that look at data need a path.
-    """
-    if phase.dataset.data_path or not folders:
-        return phase
-    paths = {"data_path": folders[0], "more_paths": tuple(folders[1:])}
-    return phase.model_copy(update={"dataset": phase.dataset.model_copy(update=paths)})

@@ -2,6 +2,7 @@
 
 import math
 import re
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -34,6 +35,9 @@ RunnerClass = Literal[
 ]
 
 MAX_DENSE_WIDTH = 1 << 24
+
+
+OLD_RUNNER_KEYS = MappingProxyType({"phase": "phases", "fetch_period": "print_interval"})
 
 
 def _as_list(value: Any) -> Any:
@@ -223,6 +227,15 @@ class Runner(OnlineKeys):
     load_vars: Names = ()
     seed: Int = Field(default=0, ge=0, lt=2**63)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_names(cls, data: Any) -> Any:
+        """Read keys under their names in other versions of PaddleRec."""
+        if not isinstance(data, dict):
+            return data
+        renamed = {old: new for old, new in OLD_RUNNER_KEYS.items() if new not in data}
+        return {renamed.get(key, key): value for key, value in data.items()}
+
     @field_validator("selected_gpus", mode="before")
     @classmethod
     def _split_gpus(cls, value: Any) -> Any:
@@ -246,6 +259,9 @@ class OptimizerKeys(Section):
     )
     learning_rate: float = Field(default=0.001, gt=0)
     strategy: str | None = None
+    decay_steps: Int | None = Field(default=None, gt=0)
+    decay_rate: float | None = Field(default=None, gt=0, le=1)
+    l2: float | None = Field(default=None, ge=0)
 
     @field_validator("learning_rate")
     @classmethod
@@ -253,6 +269,12 @@ class OptimizerKeys(Section):
         if not math.isfinite(value):
             raise ValueError("expected a finite number")
         return value
+
+    @model_validator(mode="after")
+    def _check_decay(self) -> Self:
+        if (self.decay_steps is None) != (self.decay_rate is None):
+            raise ValueError("decay_steps and decay_rate belong together; give both or neither")
+        return self
 
 
 class GeoKeys(Section):

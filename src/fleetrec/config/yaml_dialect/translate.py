@@ -9,10 +9,12 @@ from fleetrec.config.job import (
     CommunicatorOptions,
     DeviceOptions,
     EvaluationOptions,
+    OptimizerOptions,
     PhaseOptions,
     RunOptions,
 )
 from fleetrec.config.rules import InferenceOptions
+from fleetrec.config.schedules import ExponentialDecay
 from fleetrec.config.yaml_dialect.online import (
     ONLINE_CLASSES,
     ONLINE_KEYS,
@@ -30,6 +32,7 @@ from fleetrec.config.yaml_dialect.saving import (
 )
 from fleetrec.config.yaml_dialect.schema import (
     CommunicatorKeys,
+    OptimizerKeys,
     Phase,
     Runner,
     TopLevel,
@@ -142,6 +145,14 @@ def _cluster_problems(runner: Runner) -> dict[str, str]:
             "FLAGS_communicator_send_queue_size and FLAGS_communicator_max_merge_var_num"
         )
     return problems
+
+
+def optimizer_options(keys: OptimizerKeys) -> OptimizerOptions:
+    """Translate the optimizer; with a decay, its rate is multiplied every ``decay_steps``."""
+    schedule = None
+    if keys.decay_steps is not None and keys.decay_rate is not None:
+        schedule = ExponentialDecay(decay_steps=keys.decay_steps, factor=keys.decay_rate)
+    return OptimizerOptions(name=keys.optimizer_class, lr=keys.learning_rate, schedule=schedule)
 
 
 def run_options(
@@ -270,3 +281,14 @@ def _base_interval(runner: Runner, *, num_phases: int) -> int:
 
 def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
+
+
+def with_online_path(phase: PhaseOptions, folders: Sequence[str]) -> PhaseOptions:
+    """Return a phase whose data set, if it has no path, shows the data that its runner follows.
+
+    The run itself lists the files of every pass; verbs that look at data need a path.
+    """
+    if phase.dataset.data_path or not folders:
+        return phase
+    paths = {"data_path": folders[0], "more_paths": tuple(folders[1:])}
+    return phase.model_copy(update={"dataset": phase.dataset.model_copy(update=paths)})

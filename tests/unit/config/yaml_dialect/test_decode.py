@@ -393,3 +393,37 @@ def test_credentials_in_a_url_are_refused_and_not_shown(job_file):
     (problem,) = problems(job_file(), "runner.train.save_checkpoint_path=sftp://me:secret@host/x")
     assert "expected a URL without credentials" in problem
     assert problem.endswith("got 'sftp://***@host/x'")
+
+
+def test_a_runner_that_mode_does_not_name_need_not_be_complete(job_file):
+    path = job_file(lambda job: job["runner"][1].pop("class"))
+    (notice,) = decode_file(path).notices
+    assert "runner.infer.class: missing; mode does not name this runner" in notice
+    (problem,) = problems(path, "mode=[train,infer]")
+    assert problem.endswith("runner.infer.class: required, but missing")
+
+
+def test_keys_that_old_configs_carry_have_a_notice_and_other_unknown_ones_an_error(job_file):
+    (notice,) = decode_file(job_file(), "hyper_parameters.use_DataLoader=True").notices
+    assert notice.endswith("hyper_parameters.use_DataLoader: has no effect on this model")
+    (problem,) = problems(job_file(), "hyper_parameters.use_DataLoadr=True")
+    assert "use_DataLoadr: unknown key" in problem
+
+
+def test_old_names_of_runner_keys_are_read(job_file):
+    def change(job):
+        del job["runner"][0]["phases"]
+        job["runner"][0] |= {"phase": "learn", "fetch_period": 7}
+
+    (run,) = decode_file(job_file(change)).runs
+    assert run.print_interval == 7
+    assert [phase.name for phase in run.phases] == ["learn"]
+
+
+def test_a_decay_of_the_learning_rate_becomes_its_schedule(job_file):
+    steps = "hyper_parameters.optimizer.decay_steps=10"
+    (run,) = decode_file(job_file(), steps, "hyper_parameters.optimizer.decay_rate=0.5").runs
+    schedule = run.phases[0].optimizer.schedule
+    assert (schedule.decay_steps, schedule.factor, schedule.staircase) == (10, 0.5, True)
+    (problem,) = problems(job_file(), steps)
+    assert "decay_steps and decay_rate belong together" in problem

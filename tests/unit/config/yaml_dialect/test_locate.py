@@ -119,7 +119,8 @@ def test_an_unknown_model_is_refused_with_a_hint(text, meant):
 
 
 @pytest.mark.parametrize(
-    "text", ["fleetrec.models.recall.word2vec", "models/recall/word2vec", "fleetrec.models.rerank"]
+    "text",
+    ["fleetrec.models.recall.xyzzy", "models/recall/xyzzy", "fleetrec.models.rerank"],
 )
 def test_a_model_that_is_like_none_is_refused_without_naming_one(text):
     assert refusal(text) == (

@@ -36,6 +36,7 @@ class Model(base.Model):
             default=None, gt=0, description="if given, must equal the three widths together"
         )
         d_key: int = Field(default=48, gt=0, description="width of keys and values of a head")
+        d_value: int | None = Field(default=None, gt=0, description="if given, must equal d_key")
         n_head: int = Field(default=6, gt=0, description="heads of a layer")
         d_inner_hid: int = Field(default=512, gt=0, description="hidden width of a layer")
         dropout_rate: float = Field(default=0.0, ge=0, lt=1, description="of attention")
@@ -56,6 +57,8 @@ class Model(base.Model):
         dim = history.dim + history.position_dim
         if config.d_model not in (None, dim):
             raise ValueError(f"d_model says {config.d_model}, the three widths are {dim} together")
+        if config.d_value not in (None, config.d_key):
+            raise ValueError(f"d_value says {config.d_value}, d_key is {config.d_key}")
         super().__init__(tasks=[BinaryTask(label=history.label)])
         self.history = history
         self.target_position = scaled_weight(1, history.position_dim, fan_in=100)
