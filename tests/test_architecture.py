@@ -197,7 +197,6 @@ TESTED_ELSEWHERE = {
     "fluid/place.py": "unit/fluid/test_fluid_names.py",
     "fluid/tasks.py": "unit/fluid/test_fluid_executor.py",
     "fluid/training.py": "unit/fluid/test_fluid_executor.py",
-    "fluid/fleet.py": "multiprocess/test_fluid_program.py",
     "fluid/incubate": "multiprocess/test_fluid_program.py",
     "fluid/transpiler": "multiprocess/test_fluid_program.py",
     "launch": "contract/test_launchers.py",

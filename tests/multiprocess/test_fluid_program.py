@@ -22,12 +22,14 @@ ROOT = Path(__file__).parents[2]
 LAUNCH = ("-m", "fleetrec.launch_ps", "--worker_num", "2", "--server_num", "2")
 
 
-def run(tmp_path, *arguments, num_lines=100):
+def run(tmp_path, *arguments, num_files=1, num_lines=200):
     folder = tmp_path / "fluid_ctr"
     shutil.copytree(Path(__file__).parent / "fluid_ctr", folder)
     shutil.copy(ROOT / "examples/fleet_ctr/criteo_reader.py", folder)
     maker = ROOT / "tools/make_criteo_logs.py"
-    subprocess.run([sys.executable, maker, folder / "raw_data", "2", str(num_lines)], check=True)
+    subprocess.run(
+        [sys.executable, maker, folder / "raw_data", str(num_files), str(num_lines)], check=True
+    )
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -53,7 +55,7 @@ def test_one_process_trains(tmp_path):
 
 @pytest.mark.slow
 def test_two_workers_and_two_servers_train(tmp_path):
-    folder, _ = run(tmp_path, *LAUNCH, "train.py", num_lines=300)
+    folder, _ = run(tmp_path, *LAUNCH, "train.py", num_files=2, num_lines=300)
     first, second = (aucs((folder / f"logs/workerlog.{rank}").read_text()) for rank in range(2))
     assert first == second  # of both workers together
     assert len(first) == 20

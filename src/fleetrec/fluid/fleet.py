@@ -32,6 +32,8 @@ SAME = (
     "util",
 )
 OWN = (
+    "main_program",
+    "startup_program",
     "init",
     "distributed_optimizer",
     "init_worker",
@@ -52,6 +54,16 @@ class Fleet:
             return getattr(fleet, name)
         return missing("fleet", (*OWN, *SAME))(name)
 
+    @property
+    def main_program(self) -> Program:
+        """Return the program that is minimized."""
+        return self._minimized().main
+
+    @property
+    def startup_program(self) -> Program:
+        """Return its startup program."""
+        return self._minimized().startup
+
     def init(self, role_maker: RoleMaker | None = None) -> None:
         """Find out who this process is; without a role maker, from the environment."""
         fleet.init(role_maker)
@@ -68,8 +80,7 @@ class Fleet:
 
     def init_worker(self) -> None:
         """Connect to the servers; the first worker sends them the initial weights."""
-        if self._training is not None:
-            _ = self._training.program  # the model must be there
+        self._minimized().build()
         fleet.init_worker()
 
     def split_files(self, files: Sequence[str]) -> list[str]:
@@ -96,6 +107,11 @@ class Fleet:
     def register(self, training: Training) -> None:
         """Remember what the workers are to train."""
         self._training = training
+
+    def _minimized(self) -> Training:
+        if self._training is None:
+            raise ConfigError(["fleet: first minimize with fleet.distributed_optimizer"])
+        return self._training
 
 
 class DistributedOptimizer:

@@ -52,12 +52,12 @@ class Training:
     @property
     def model(self) -> GraphModel:
         """Return the model."""
-        return self._build()[0]
+        return self.build()[0]
 
     @property
     def program(self) -> fleet.Program:
         """Return the program of the Fleet API that trains the model."""
-        return self._build()[1]
+        return self.build()[1]
 
     def initialize(self) -> None:
         """Give the model its first weights; with servers, these have them already."""
@@ -66,7 +66,7 @@ class Training:
         if self._built is not None:
             self._built[1].detach(finished=True)
             self._built = None
-        self._build()
+        self.build()
 
     def metrics_of(self, variables: Sequence[Variable]) -> list[str]:
         """Return the metrics that belong to variables of a fetch_list."""
@@ -90,7 +90,8 @@ class Training:
                 [f"dataset.set_use_var: the model needs {', '.join(sorted(lacking))} too"]
             )
 
-    def _build(self) -> tuple[GraphModel, fleet.Program]:
+    def build(self) -> tuple[GraphModel, fleet.Program]:
+        """Return the model and the program; the first call makes them."""
         if self._built is None:
             self.main.is_complete = True
             seed = self.main.random_seed or self.startup.random_seed
