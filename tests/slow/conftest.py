@@ -1,4 +1,4 @@
-"""S3 for tests: a real server on this machine, spoken to over HTTP."""
+"""For slow tests: a real S3 server on this machine, and hosts of a cluster."""
 
 import contextlib
 import socket
@@ -7,6 +7,9 @@ import sys
 import time
 
 import pytest
+
+from network_hosts import network_hosts
+from slow.engine_jobs import NAMES, Expected
 
 START_DEADLINE_S = 60.0
 
@@ -57,3 +60,16 @@ def bucket(endpoint, monkeypatch, tmp_path):
     s3fs.S3FileSystem().mkdir(name)
     yield name
     s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture(scope="session")
+def expected(tmp_path_factory):
+    """What the local cluster makes of the jobs that tests submit to hosts."""
+    return Expected(tmp_path_factory.mktemp("expected"))
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """Two hosts that are network namespaces of this machine."""
+    with network_hosts(tmp_path, *NAMES) as hosts:
+        yield hosts

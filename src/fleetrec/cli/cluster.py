@@ -5,6 +5,7 @@ import secrets
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from fleetrec.cli.cluster_view import ClusterView
 from fleetrec.cli.signals import StopRequest
@@ -25,11 +26,11 @@ def supervise(
     *,
     watch: Watcher = lambda _: None,
     on_start: Callable[[LocalJob], None] = lambda _: None,
-    quiet: bool = False,
+    form: Literal["auto", "lines", "none"] = "auto",
 ) -> Outcome:
     """Run this machine's replicas of a job, with a view of them; returns how it ended."""
     with StopRequest() as stop, contextlib.ExitStack() as stack:
-        view = (lambda _: None) if quiet else stack.enter_context(ClusterView())
+        view = (lambda _: None) if form == "none" else stack.enter_context(ClusterView(form=form))
 
         def watch_and_show(children: Sequence[Child]) -> None:
             watch(children)

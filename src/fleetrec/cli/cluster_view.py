@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
-from typing import Self
+from typing import Literal, Self
 
 from rich.live import Live
 from rich.table import Table
@@ -19,12 +19,15 @@ LINES_S = 10.0
 
 
 class ClusterView:
-    """Shows all processes at most every REFRESH_S seconds (LINES_S without a terminal)."""
+    """Shows all processes at most every REFRESH_S seconds (LINES_S without a terminal).
 
-    def __init__(self) -> None:
+    ``form`` is a table on a terminal, unless only lines are asked for.
+    """
+
+    def __init__(self, *, form: Literal["auto", "lines"] = "auto") -> None:
         console = shared_console()
         self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._is_live = console.is_terminal
+        self._is_live = console.is_terminal and form == "auto"
         self._next = 0.0
         self._logged: dict[str, Status] = {}
 

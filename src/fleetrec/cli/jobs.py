@@ -117,8 +117,11 @@ def load_checked(
 ) -> Job:
     """Load a job and refuse what cannot run here, before anything runs.
 
-    Without ``resume`` the folders of new runs are checked, too.
+    Without ``resume`` the folders of new runs are checked, too. A server reads no data, and its
+    node may not have any.
     """
+    if place is not None and place.role == "server":
+        request = dataclasses.replace(request, purpose="submit")
     job = load_requested(request)
     if only is not None:
         job = job.model_copy(update={"runs": tuple(run for run in job.runs if run.name == only)})
@@ -155,9 +158,10 @@ def check_run(run: RunOptions, place: Place | None) -> None:
     where = f"runner {run.name}"
     if run.engine == "cluster" and place is None:
         raise UnavailableError(
-            f"{where}: class cluster cannot be submitted in this version; start the same command "
-            "by torchrun on each machine (fleet_mode: collective), or with TRAINING_ROLE and the "
-            "other variables that docs/launching.md lists, or use class: local_cluster"
+            f"{where}: class cluster is for the nodes of a cluster; submit the job with -b "
+            "backend.yaml, or start the same command by torchrun on each machine (fleet_mode: "
+            "collective) or with TRAINING_ROLE and the other variables that docs/launching.md "
+            "lists, or use class: local_cluster"
         )
     if not is_collective(run) and run.engine != "single":
         _check_servers(run, where)

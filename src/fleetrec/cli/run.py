@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fleetrec.cli.jobs import JobStart, run_job
 from fleetrec.config.document import read_document
-from fleetrec.config.load import JobRequest
+from fleetrec.config.load import JobRequest, asks_for_cluster
 from fleetrec.config.pipeline_dialect.decode import ONE_PROCESS
 from fleetrec.config.processes import started_processes
 from fleetrec.config.yaml_dialect.node_variables import NodeVariables
@@ -50,11 +50,31 @@ class RunRequest:
 
 
 def run_command(request: RunRequest, *, backend: Path | None = None, resume: bool = False) -> None:
-    """Run every runner of a job; the first failure ends it."""
+    """Run every runner of a job; the first failure ends it. Jobs for a cluster are submitted."""
     notices = []
     if backend is not None and not is_cluster_node():
         check_backend(backend)
-        notices.append(f"{backend} is not used: this version submits no cluster jobs")
+        if read_place() is not None:
+            notices.append(f"{backend} is not used: a launcher has started this process")
+        elif asks_for_cluster(JobRequest(source=request.model, overrides=request.overrides)):
+            from fleetrec.cli.submit import submit_command
+            from fleetrec.cli.submit_plan import SubmitRequest
+
+            submit_command(
+                SubmitRequest(
+                    model=request.model,
+                    backend_file=backend,
+                    overrides=request.overrides,
+                    log_dir=request.log_dir,
+                    resume=resume,
+                )
+            )
+            return
+        else:
+            notices.append(
+                f"{backend} is not used: no runner of mode has class: cluster_train; fleetrec "
+                "submit runs the job on a cluster nevertheless"
+            )
     run_job(
         request.job_request(),
         JobStart(
@@ -68,7 +88,7 @@ def run_command(request: RunRequest, *, backend: Path | None = None, resume: boo
 
 
 def check_backend(path: Path) -> None:
-    """Refuse a file that cannot describe a cluster. This version does not submit to any."""
+    """Refuse a file that cannot describe a cluster, also if the job does not need it."""
     if not path.is_file():
         raise ConfigError([f"-b {path}: no such file"])
     if not isinstance(read_document(path).data, dict):

@@ -6,6 +6,7 @@ import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from fleetrec.cli.cluster import exit_on_failure, supervise
 from fleetrec.cli.logs import run_log
@@ -52,7 +53,8 @@ def run_cluster(
         logger.info("Runner %s Begin", run.name)
         logger.info("%s; logs: %s", _processes(job), shown.log_dir)
         try:
-            outcome = supervise(launcher, job, shown.log_dir, watch=watch, quiet=shown.quiet)
+            form: Literal["auto", "none"] = "none" if shown.quiet else "auto"
+            outcome = supervise(launcher, job, shown.log_dir, watch=watch, form=form)
         finally:
             write_report(folder)
         if outcome.was_stopped and run.kind == "train":

@@ -41,7 +41,7 @@ _PIPELINE_FIELD = re.compile(
 )
 
 Dialect = Literal["yaml", "pipeline"]
-Purpose = Literal["run", "evaluate"]
+Purpose = Literal["run", "evaluate", "submit"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,6 +111,22 @@ def probably_starts_processes(request: JobRequest) -> bool:
     return any(str(one.get("name")) in names and _is_several(one) for one in _runners(document))
 
 
+def asks_for_cluster(request: JobRequest) -> bool:
+    """Return whether a job that is given a backend.yaml is one for a cluster.
+
+    A pipeline always is: its number of processes is not in the file.
+    """
+    path = locate_job(request.source).path
+    if dialect_of(path) == "pipeline":
+        return True
+    document = override(read_document(path), request.overrides)
+    names = _mode(document)
+    classes = [
+        str(r.get("class")).lower() for r in _runners(document) if str(r.get("name")) in names
+    ]
+    return any(name == "cluster" or name.startswith("cluster_") for name in classes)
+
+
 def _is_several(runner: Mapping[str, Any]) -> bool:
     has_gpus = runner.get("device") == "gpu" and len(str(runner.get("selected_gpus"))) > 1
     if runner.get("class") in ONLINE_CLASSES:
@@ -169,7 +185,7 @@ def _load_pipeline(path: Path, request: JobRequest, components: Components) -> J
         path,
         classes=components.pipeline_classes(),
         changes=dataclasses.replace(request.changes, edits=edits),
-        kind="train" if request.purpose == "run" else "infer",
+        kind="infer" if request.purpose == "evaluate" else "train",
         seed=request.seed or 0,
         processes=dataclasses.replace(request.processes, num_gpus=components.num_gpus()),
     )
@@ -191,8 +207,13 @@ def _load_yaml(path: Path, request: JobRequest, components: Components) -> Job:
     assignments = list(request.overrides)
     if request.purpose == "evaluate":
         assignments += _infer_mode(override(document, assignments))
-    job = decode(document, assignments=assignments, model_options=components.model_options)
-    if request.purpose == "run" or any(run.kind == "infer" for run in job.runs):
+    job = decode(
+        document,
+        assignments=assignments,
+        model_options=components.model_options,
+        is_data_here=request.purpose != "submit",
+    )
+    if request.purpose != "evaluate" or any(run.kind == "infer" for run in job.runs):
         return job
     return job.model_copy(update={"runs": tuple(_evaluation_run(job, run) for run in job.runs)})
 

@@ -20,10 +20,16 @@ class Problems:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._found: dict[str, tuple[int, int]] = {}
+        self._locations: set[Location] = set()
 
     def note(self, location: Location, text: str) -> None:
         """Add one problem of the value at ``location``."""
         self._found[self.spell(location, text)] = self._document.order(location)
+        self._locations.add(location)
+
+    def has(self, location: Location) -> bool:
+        """Return whether there is a problem of the value at ``location``."""
+        return location in self._locations
 
     def spell(self, location: Location, text: str) -> str:
         """Write ``file:line: path: text``."""

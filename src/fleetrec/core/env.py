@@ -1,12 +1,15 @@
 """The only reader of the environment."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from fleetrec.core.errors import ConfigError
 from fleetrec.core.launchers import paddle
+from fleetrec.core.launchers.mpi import OPEN_MPI_RANK
 from fleetrec.core.launchers.precedence import place_of
+from fleetrec.core.launchers.slurm import RANK as SLURM_TASK
 from fleetrec.core.launchers.values import is_given, number, wrong
 from fleetrec.core.place import Place
 
@@ -19,16 +22,27 @@ STATE = "FLEETREC_STATE"
 SNAPSHOT_BYTES = "FLEETREC_SNAPSHOT_BYTES"
 FAULTS = "FLEETREC_FAULTS"
 TILES = "FLEETREC_TILES"
+LISTEN_HOST = "FLEETREC_LISTEN_HOST"
 IS_NODE = "FLEETREC_IS_NODE"
+OWN_DATA = "FLEETREC_OWN_DATA"
 PADDLE_NODE_ROLE = "PADDLE_PADDLEREC_ROLE"
+PADDLE_CLUSTER_TYPE = "PADDLEREC_CLUSTER_TYPE"
 CPU_NUM = "CPU_NUM"
+SLURM_LAUNCH_ADDRESS = "SLURM_LAUNCH_NODE_IPADDR"
+
+
+CLUSTER_SECRETS = (("ak", "FLEETREC_AK"), ("sk", "FLEETREC_SK"), ("fs_ugi", "FLEETREC_FS_UGI"))
 COMMUNICATOR_FLAGS = "FLAGS_communicator_"
 RPC_FLAGS = ("FLAGS_rpc_retry_times", "FLAGS_rpc_deadline")
 
 
 def read_place() -> Place | None:
     """Return who this process is; None if no launcher started it."""
-    return place_of(os.environ)
+    place = place_of(os.environ)
+    own_data = _own_data()
+    if place is None or own_data is None:
+        return place
+    return dataclasses.replace(place, own_data=own_data)
 
 
 def read_worker_endpoints() -> tuple[str, ...]:
@@ -64,6 +78,14 @@ def read_status_path() -> Path | None:
 def read_state_path() -> Path | None:
     """Return the folder of this server's durable state."""
     return _path(STATE)
+
+
+def read_listen_host() -> str | None:
+    """Return the address on which a server listens, if it is not that of its endpoint.
+
+    Where endpoints are names, a server may start before its own name is known.
+    """
+    return os.environ.get(LISTEN_HOST, "").strip() or None
 
 
 def read_snapshot_bytes() -> int | None:
@@ -116,9 +138,40 @@ def read_cpu_num() -> int | None:
     return number(os.environ, CPU_NUM, least=1) if is_given(os.environ, CPU_NUM) else None
 
 
+def read_task_number() -> int:
+    """Return the number of this task among those that mpirun or srun has started."""
+    for name in (OPEN_MPI_RANK, SLURM_TASK):
+        if is_given(os.environ, name):
+            return number(os.environ, name, least=0)
+    raise ConfigError([f"{OPEN_MPI_RANK}, {SLURM_TASK}: none is set; start this by mpirun or srun"])
+
+
+def read_launch_address() -> list[str]:
+    """Return the address of the node on which srun was called, if srun started this process."""
+    given = os.environ.get(SLURM_LAUNCH_ADDRESS, "").strip()
+    return [given] if given else []
+
+
+def read_cluster_secrets() -> dict[str, str]:
+    """Return the secrets of backend.yaml that are in the environment instead, by their keys."""
+    found = {key: os.environ.get(name, "").strip() for key, name in CLUSTER_SECRETS}
+    return {key: value for key, value in found.items() if value}
+
+
 def environment_with(added: Mapping[str, str], *, unless_set: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child: that of this process, with some variables set."""
     return {**unless_set, **os.environ, **added}
+
+
+def _own_data() -> str | None:
+    """Return the folder with training data of this worker alone.
+
+    FLEETREC_OWN_DATA names it. On MPI clusters of PaddleCloud every node gets its files.
+    """
+    if os.environ.get(OWN_DATA):
+        return os.environ[OWN_DATA]
+    is_mpi = os.environ.get(PADDLE_CLUSTER_TYPE, "").strip().upper() == "MPI"
+    return str(Path("train_data").absolute()) if is_mpi else None
 
 
 def _path(name: str) -> Path | None:

@@ -14,7 +14,8 @@ class Place:
     step together and rendezvous at ``store``; ``is_store_host`` is the rank that opens it.
     ``incarnation`` counts how often a launcher has restarted all ranks. With ``is_supervised``
     the process that started this one prepares the run folder, writes the report and stops the
-    servers. ``launcher`` is a name for messages.
+    servers. Training data below ``own_data`` is of this worker alone; of other data each reads its
+    part. ``launcher`` is a name for messages.
     """
 
     role: Role = "worker"
@@ -26,6 +27,7 @@ class Place:
     is_store_host: bool = False
     incarnation: int = 0
     is_supervised: bool = False
+    own_data: str | None = None
     launcher: str = "fleetrec"
 
     def __post_init__(self) -> None:

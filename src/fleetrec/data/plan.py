@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 from fleetrec.core.partition import contiguous_block
@@ -15,11 +16,13 @@ class DataShard:
 
     By ``files`` a worker takes a contiguous block of them. By ``batch`` all workers read all files,
     and each takes its portion of the rows of every batch; a batch is then as large as all portions.
+    Files below ``own_folder`` are of this worker alone, which reads all of them.
     """
 
     index: int = 0
     count: int = 1
     by: Literal["files", "batch"] = "files"
+    own_folder: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
@@ -34,9 +37,9 @@ def plan_slices(
     A worker gets a contiguous block of files; the first (files modulo workers) have one more. If
     there are fewer files than workers, the bytes of all files are cut into equal ranges, each at
     the next row; files that cannot be cut are read by all workers, who take turns. A shard by
-    ``batch`` is cut later, from each batch.
+    ``batch`` is cut later, from each batch, and the files of ``own_folder`` are not divided.
     """
-    if shard.by == "batch":
+    if shard.by == "batch" or _are_own(files, shard):
         return tuple(whole_file(file) for file in files)
     if len(files) >= shard.count:
         own = contiguous_block(len(files), shard.index, shard.count)
@@ -55,6 +58,15 @@ def plan_slices(
 def whole_file(file: DataFile) -> FileSlice:
     """Return a whole file."""
     return FileSlice(file=file, num_bytes=file.num_bytes)
+
+
+def _are_own(files: Sequence[DataFile], shard: DataShard) -> bool:
+    if shard.own_folder is None:
+        return False
+    folder = Path(shard.own_folder).resolve()
+    return all(
+        not file.is_remote and Path(file.path).resolve().is_relative_to(folder) for file in files
+    )
 
 
 def _place_in(file: DataFile, place: float) -> float:

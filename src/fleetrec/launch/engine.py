@@ -12,10 +12,14 @@ JobState = Literal["pending", "running", "succeeded", "failed", "cancelled", "un
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedJob:
-    """A job that an engine has accepted. ``follow`` are shell commands that show its progress."""
+    """A job that an engine has accepted. ``follow`` are shell commands that show its progress.
+
+    ``output`` is what the engine's client has printed, without secrets.
+    """
 
     job_id: str
     follow: tuple[str, ...] = ()
+    output: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,7 @@ class WorkerGroup:
     @property
     def shard(self) -> DataShard:
         """Return this worker's part of the files."""
-        return DataShard(index=self.rank, count=self.size)
+        return DataShard(index=self.rank, count=self.size, own_folder=self._place.own_data)
 
     @property
     def rule_group(self) -> Group | None:

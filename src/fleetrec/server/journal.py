@@ -4,6 +4,7 @@ A journal is a folder of numbered segment files; docs/formats/server-journal.md 
 """
 
 import dataclasses
+import logging
 import os
 import struct
 import zlib
@@ -13,7 +14,9 @@ from typing import BinaryIO, Literal
 
 from fleetrec.core.errors import FleetRecError
 from fleetrec.server.wire import MAGIC as RECORD_MAGIC
-from fleetrec.server.wire import MAX_MESSAGE_BYTES
+from fleetrec.server.wire import MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
+
+logger = logging.getLogger(__name__)
 
 Durability = Literal["process", "disk"]
 
@@ -121,9 +124,27 @@ def read_journal(directory: Path, *, first: int) -> Iterator[bytes]:
             raise JournalError(
                 f"{torn.path}: damaged at byte {torn.offset}, and another file follows"
             )
+        _warn_of_tail(torn)
         os.truncate(torn.path, torn.offset)
         if torn.offset == 0:
             torn.path.unlink()
+
+
+def _warn_of_tail(torn: TornTail) -> None:
+    """Report what is dropped; zeros may be records that an operating system did not write."""
+    with torn.path.open("rb") as stream:
+        stream.seek(torn.offset)
+        rest = stream.read()
+    is_zero = bool(rest) and not any(rest)
+    logger.warning(
+        "%s: the last %d bytes are no complete record and are dropped%s",
+        torn.path,
+        len(rest),
+        "; they are zeros, as after a power failure: without --durability disk, answered requests "
+        "may be lost"
+        if is_zero
+        else "",
+    )
 
 
 def _records(path: Path) -> Generator[bytes, None, TornTail | None]:
@@ -148,7 +169,8 @@ def _read_record(stream: BinaryIO, num_bytes_left: int) -> bytes | None:
     if len(frame) < _FRAME.size:
         return None
     length, crc = _FRAME.unpack(frame)
-    if length > min(num_bytes_left - _FRAME.size, MAX_MESSAGE_BYTES):
+    # Zeros are a frame with a matching checksum, of a record that no request can be.
+    if not MIN_MESSAGE_BYTES <= length <= min(num_bytes_left - _FRAME.size, MAX_MESSAGE_BYTES):
         return None
     record = stream.read(length)
     return record if zlib.crc32(record) == crc else None

@@ -12,6 +12,7 @@ from pathlib import Path
 from fleetrec.core.env import (
     STATE,
     read_certificate,
+    read_listen_host,
     read_snapshot_bytes,
     read_state_path,
     read_status_path,
@@ -51,7 +52,7 @@ def serve_until_stopped(place: Place, directory: Path, *, initial: str | None = 
         index=place.rank,
         num_servers=place.num_servers,
         num_workers=place.num_workers,
-        endpoint=place.server_endpoints[place.rank],
+        endpoint=_listen_address(place.server_endpoints[place.rank]),
         directory=directory,
         initial=initial,
         status=read_status_path(),
@@ -84,6 +85,14 @@ def _logging_to_stdout() -> Iterator[None]:
     finally:
         package.setLevel(before)
         package.removeHandler(handler)
+
+
+def _listen_address(endpoint: str) -> str:
+    host = read_listen_host()
+    if host is None:
+        return endpoint
+    port = endpoint.rpartition(":")[2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _security() -> Security:

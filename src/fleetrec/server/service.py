@@ -108,6 +108,8 @@ class Service:
         with state.changed:
             if not state.gathers.has(number, name, message.worker):
                 state.workers.of(message.worker)
+                if name != FINISHED:
+                    message.array(1, np.uint8)  # what is refused must not be in the journal
                 state.journal(message)
                 self._add_contribution(message)
                 state.changed.notify_all()

@@ -25,6 +25,7 @@ CHUNK_BYTES = 1 << 22
 Array = npt.NDArray[Any]
 
 _HEADER = struct.Struct("<4sHHIIQII")  # magic, version, kind, worker, incarnation, sequence, arrays
+MIN_MESSAGE_BYTES = _HEADER.size
 _ARRAY = struct.Struct("<BBHIQ")  # type, dimensions, 0, columns, rows
 _TYPES = tuple(np.dtype(code) for code in ("<u1", "<u4", "<u8", "<i8", "<f4"))
 MAX_LENGTH = 1 << 40

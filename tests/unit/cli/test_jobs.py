@@ -68,7 +68,7 @@ def test_processes_are_started_here_unless_they_were_started(engine, place, expe
 @pytest.mark.parametrize(
     ("run", "place", "message"),
     [
-        (make_run("cluster"), None, "cannot be submitted in this version"),
+        (make_run("cluster"), None, "is for the nodes of a cluster"),
         (make_run("local_cluster", "pslib"), None, "fleet_mode pslib is not available"),
         (make_run("local_cluster", device="gpu"), None, "use device: cpu and fleet_mode: ps"),
         (make_run("cluster", "collective"), WORKER_0, "fleetrec has started 1 servers"),

@@ -36,6 +36,18 @@ def test_a_torn_tail_is_truncated(tmp_path, num_bytes):
     assert len(path.read_bytes()) < len(whole) - num_bytes + 1
 
 
+@pytest.mark.parametrize("num_zeros", [1, 4, 8, 64, 4096])
+def test_a_tail_of_zeros_is_dropped_with_a_warning(tmp_path, num_zeros, caplog):
+    path = write(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + bytes(num_zeros))
+    assert list(read_journal(tmp_path, first=1)) == RECORDS
+    assert path.read_bytes() == whole
+    (record,) = caplog.records
+    assert f"{path}: the last {num_zeros} bytes are no complete record" in record.getMessage()
+    assert "they are zeros" in record.getMessage()
+
+
 def test_damage_in_front_of_valid_records_is_refused(tmp_path):
     path = write(tmp_path)
     for offset in range(8, path.stat().st_size - len(RECORDS[-1]) - 8):

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from fleetrec.core.env import CERTIFICATE, KEY, SNAPSHOT_BYTES, STATE, STATUS, TOKEN
+from fleetrec.core.env import CERTIFICATE, KEY, LISTEN_HOST, SNAPSHOT_BYTES, STATE, STATUS, TOKEN
 from fleetrec.core.errors import CheckpointError, ConfigError
 from fleetrec.core.place import Place
 from fleetrec.server import process
@@ -90,3 +90,15 @@ def test_a_state_that_cannot_be_used_says_what_to_remove(monkeypatch, tmp_path, 
     monkeypatch.setattr(process, "serve", serve)
     with pytest.raises(CheckpointError, match=f"damaged; .* remove {tmp_path}, then --resume"):
         serve_until_stopped(PLACE, tmp_path / "server.1")
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("", ENDPOINTS[1]), ("10.0.0.3", "10.0.0.3:7002"), ("fd00::3", "[fd00::3]:7002")],
+)
+def test_a_server_may_listen_elsewhere_than_at_its_name(
+    monkeypatch, served, tmp_path, host, address
+):
+    monkeypatch.setenv(LISTEN_HOST, host)
+    serve_until_stopped(PLACE, tmp_path)
+    assert served[0].endpoint == address

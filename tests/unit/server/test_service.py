@@ -51,6 +51,16 @@ def test_a_gather_survives_a_restart(tmp_path):
     assert [part.tobytes() for part in running.gather(0, b"c").arrays] == [b"a", b"b"]
 
 
+def test_a_gather_that_is_refused_is_not_in_the_journal(tmp_path):
+    running = RunningService(tmp_path)
+    name = np.frombuffer(b"epoch", np.uint8)
+    for arrays in ([name], [name, np.zeros(3, np.float32)]):
+        with pytest.raises(WireError):
+            running.call(Kind.GATHER, sequence=1, arrays=arrays)
+    running.restart()
+    running.push(1)
+
+
 def test_a_restarted_worker_gets_its_initial_progress(tmp_path):
     running = RunningService(tmp_path, num_workers=2)
     assert running.gather(0, b"epoch 3", name=START, number=0).kind == Kind.WAIT

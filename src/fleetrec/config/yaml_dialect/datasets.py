@@ -18,8 +18,11 @@ from fleetrec.config.yaml_dialect.locate import locate_data
 from fleetrec.config.yaml_dialect.schema import Dataset, Phase, comparison, dense_shape
 
 
-def dataset_problems(dataset: Dataset, *, needs_path: bool) -> dict[str, str]:
-    """Return what is wrong with a data set that a phase uses, by key."""
+def dataset_problems(dataset: Dataset, *, needs_path: bool, is_here: bool = True) -> dict[str, str]:
+    """Return what is wrong with a data set that a phase uses, by key.
+
+    ``is_here``: its files must be on this machine, unless they are at a URL.
+    """
     problems = _reader_problems(dataset)
     if dataset.max_bad_rows is not None and dataset.bad_rows == "raise":
         problems["max_bad_rows"] = "given without bad_rows: skip"
@@ -31,13 +34,15 @@ def dataset_problems(dataset: Dataset, *, needs_path: bool) -> dict[str, str]:
     if twice:
         problems[key] = f"slots declared twice: {', '.join(twice)}"
     if needs_path:
-        problems |= _path_problems(dataset)
+        problems |= _path_problems(dataset, is_here=is_here)
     return problems | _choice_problems(dataset) | _id_rule_problems(dataset)
 
 
-def _path_problems(dataset: Dataset) -> dict[str, str]:
+def _path_problems(dataset: Dataset, *, is_here: bool) -> dict[str, str]:
     if dataset.data_path is None:
         return {"data_path": "required, but missing"}
+    if not is_here:
+        return {}
     data_path = locate_data(dataset.data_path)
     is_pattern = any(mark in data_path for mark in "*?[")
     if "://" not in data_path and not is_pattern and not Path(data_path).exists():

@@ -46,16 +46,23 @@ Section = dict[str, tuple[Location, OptionsT | None]]
 
 
 def decode(
-    document: Document, *, assignments: Sequence[str] = (), model_options: ModelOptionsOf
+    document: Document,
+    *,
+    assignments: Sequence[str] = (),
+    model_options: ModelOptionsOf,
+    is_data_here: bool = True,
 ) -> Job:
-    """Return the checked job, or raise one ConfigError that lists all problems."""
+    """Return the checked job, or raise one ConfigError that lists all problems.
+
+    Data of a job that runs elsewhere need not be on this machine.
+    """
     if not isinstance(document.data, dict):
         raise ConfigError([f"{document.path}: expected a mapping with mode, runner, phase, ..."])
     document = override(document, assignments)
     workspace = _workspace(document)
     data = _substitute(document.data, str(workspace.path))
     document = dataclasses.replace(document, data=data)
-    decoder = _Decoder(document, workspace, model_options)
+    decoder = _Decoder(document, workspace, model_options, is_data_here=is_data_here)
     return decoder.decode()
 
 
@@ -85,11 +92,17 @@ class _Decoder:
     """Decodes section by section; a broken entry does not hide the problems of the others."""
 
     def __init__(
-        self, document: Document, workspace: Located, model_options: ModelOptionsOf
+        self,
+        document: Document,
+        workspace: Located,
+        model_options: ModelOptionsOf,
+        *,
+        is_data_here: bool,
     ) -> None:
         self._document = document
         self._workspace = workspace
         self._model_options_of = model_options
+        self._is_data_here = is_data_here
         self._problems = Problems(document)
         self._notices = [*document.notices, *workspace.notices]
         self._phases_of_epochs: set[str] = set()  # whose data sets need a path
@@ -227,7 +240,8 @@ class _Decoder:
     ) -> None:
         at, dataset = entry
         if dataset is not None:
-            for key, problem in dataset_problems(dataset, needs_path=needs_path).items():
+            problems = dataset_problems(dataset, needs_path=needs_path, is_here=self._is_data_here)
+            for key, problem in problems.items():
                 self._problems.note((*at, key), problem)
 
     def _validate(self, want: type[OptionsT], data: Any, at: Location) -> OptionsT | None:

@@ -1,6 +1,7 @@
-"""Ranks that mpirun or horovodrun started: Open MPI, launchers with PMI, Horovod."""
+"""Processes that mpirun or horovodrun started: Open MPI, launchers with PMI, Horovod."""
 
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.launchers.own import place_by_rank
 from fleetrec.core.launchers.values import (
     LOOPBACK,
     Variables,
@@ -99,13 +100,17 @@ def _rank(
 ) -> Place:
     rank_name, size_name, local_rank, local_size = names
     rank, size = rank_and_size(variables, rank_name, size_name)
+    local = optional_number(variables, local_rank, least=0, default=0)
+    place = place_by_rank(variables, rank=rank, size=size, local_rank=local, launcher=launcher)
+    if place is not None:
+        return place
     is_one_machine = optional_number(variables, local_size, least=1, default=0) == size
     if is_one_machine or size == 1:
         host = LOOPBACK
     return Place(
         rank=rank,
         num_workers=size,
-        local_rank=optional_number(variables, local_rank, least=0, default=0),
+        local_rank=local,
         store=master_store(variables, host=host, job=job, advice=ADVICE),
         is_store_host=rank == 0,
         launcher=launcher,

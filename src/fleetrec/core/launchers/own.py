@@ -1,5 +1,6 @@
 """The variables that FleetRec's own launchers write, and their reader."""
 
+from fleetrec.core.errors import ConfigError
 from fleetrec.core.launchers.values import (
     MASTER_HOST,
     MASTER_PORT,
@@ -44,6 +45,34 @@ def read(variables: Variables) -> Place | None:
         incarnation=optional_number(variables, INCARNATION, least=0, default=0),
         is_supervised=_flag(variables, IS_SUPERVISED),
         launcher=variables.get(LAUNCHER, "") or "fleetrec",
+    )
+
+
+def place_by_rank(
+    variables: Variables, *, rank: int, size: int, local_rank: int, launcher: str
+) -> Place | None:
+    """Return the place of a rank in a job whose first ranks are servers; None if none are.
+
+    FLEETREC_SERVERS makes them servers, for launchers that know ranks but no roles.
+    """
+    servers = _endpoints(variables, SERVERS)
+    if not servers:
+        return None
+    if len(servers) >= size:
+        raise ConfigError(
+            [
+                f"{SERVERS}: lists {len(servers)} servers, which are the first ranks of "
+                f"{launcher}, but it has started {size} processes; expected at least one more"
+            ]
+        )
+    is_server = rank < len(servers)
+    return Place(
+        role="server" if is_server else "worker",
+        rank=rank if is_server else rank - len(servers),
+        num_workers=size - len(servers),
+        local_rank=local_rank,
+        server_endpoints=servers,
+        launcher=launcher,
     )
 
 

@@ -1,7 +1,8 @@
-"""Tasks that srun started, as ranks."""
+"""Tasks that srun started: ranks, or servers and workers."""
 
 import re
 
+from fleetrec.core.launchers.own import place_by_rank
 from fleetrec.core.launchers.values import (
     LOOPBACK,
     Variables,
@@ -36,12 +37,16 @@ def read(variables: Variables) -> Place | None:
         return None
     size_name = STEP_SIZE if is_given(variables, STEP_SIZE) else SIZE
     rank, size = rank_and_size(variables, RANK, size_name)
+    local = optional_number(variables, LOCAL_RANK, least=0, default=0)
+    place = place_by_rank(variables, rank=rank, size=size, local_rank=local, launcher="Slurm")
+    if place is not None:
+        return place
     nodes = next((variables[name] for name in NODES if is_given(variables, name)), "")
     is_one_machine = size == 1 or bool(re.fullmatch(r"[^,\[]+", nodes))
     return Place(
         rank=rank,
         num_workers=size,
-        local_rank=optional_number(variables, LOCAL_RANK, least=0, default=0),
+        local_rank=local,
         store=master_store(
             variables,
             host=LOOPBACK if is_one_machine else first_node(nodes) or None,

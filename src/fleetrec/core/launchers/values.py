@@ -88,10 +88,13 @@ def master_store(variables: Variables, *, host: str | None, job: str, advice: st
     """
     if host is None or is_given(variables, MASTER_HOST):
         host = text(variables, MASTER_HOST, advice=advice)
-    port = DEFAULT_STORE_PORT
-    if job:
-        port = FIRST_JOB_PORT + int(hashlib.sha256(job.encode()).hexdigest(), 16) % NUM_JOB_PORTS
+    port = job_port(job) if job else DEFAULT_STORE_PORT
     return f"{host}:{optional_number(variables, MASTER_PORT, least=1, default=port)}"
+
+
+def job_port(job: str) -> int:
+    """Return a port that follows from the launcher's name for a job."""
+    return FIRST_JOB_PORT + int(hashlib.sha256(job.encode()).hexdigest(), 16) % NUM_JOB_PORTS
 
 
 def wrong(name: str, expected: str, came: str) -> ConfigError:

@@ -205,6 +205,33 @@ def test_ranks_of_mpirun_on_several_machines_must_be_told_where_to_meet():
     assert place_of(given).store == "first:4000"
 
 
+@pytest.mark.parametrize(
+    ("variables", "name", "size"),
+    [
+        (OPEN_MPI, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        (PMI, "PMI_RANK", "PMI_SIZE"),
+        (SLURM, "SLURM_PROCID", "SLURM_NTASKS"),
+    ],
+)
+def test_the_first_ranks_are_the_servers_that_are_listed(variables, name, size):
+    job = {**variables, "FLEETREC_SERVERS": "a:6170,b:6170", size: "5"}
+    places = [place_of({**job, name: str(rank)}) for rank in range(5)]
+    assert [(p.role, p.rank, p.size) for p in places] == [
+        ("server", 0, 2),
+        ("server", 1, 2),
+        ("worker", 0, 3),
+        ("worker", 1, 3),
+        ("worker", 2, 3),
+    ]
+    assert {p.server_endpoints for p in places} == {("a:6170", "b:6170")}
+    assert {p.store for p in places} == {None}
+
+
+def test_servers_need_at_least_one_rank_more():
+    with pytest.raises(ConfigError, match=r"lists 2 servers.* started 2 processes"):
+        place_of({**OPEN_MPI, "FLEETREC_SERVERS": "a:6170,b:6170"})
+
+
 def test_a_rank_without_a_size_is_refused():
     with pytest.raises(ConfigError, match="PMIX_RANK: gives the rank"):
         place_of({"PMIX_RANK": "1"})
