@@ -61,6 +61,12 @@ feature_config {
   }
 }
 """
+VISITS = """
+  features {
+    feature_name: "visits" input_names: "history" feature_type: SequenceFeature separator: "|"
+    num_buckets: 100 embedding_dim: 8 max_seq_len: 4
+  }
+"""  # the history as a sequence, for models that use it so
 ADAM = """
 optimizer_config {
   adam_optimizer { learning_rate { constant_learning_rate { learning_rate: 0.01 } } }
@@ -130,6 +136,8 @@ def write_pipeline(folder, model, *, paths, features=FEATURES, **changes):
         "data_config": "",
         **changes,
     }
+    if "visits" in model:
+        features = f"{features.rstrip().removesuffix('}')}{VISITS}}}\n"
     path = folder / "pipeline.config"
     path.write_text(HEAD.format(**filled) + features + model)
     return path

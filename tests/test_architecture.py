@@ -135,6 +135,14 @@ TYPE_MODULES = {  # protocols, types and constants: nothing in them runs by itse
 # Folders and modules that are tested elsewhere: by one suite over a family of components, with the
 # command that they are behind, or by processes of their own.
 TESTED_ELSEWHERE = {
+    "config/losses.py": "unit/tasks/test_loss_terms.py",
+    "config/samplers.py": "unit/data/test_item_negatives.py",
+    "core/expression.py": "easyrec/test_generated_pipelines.py",
+    "data/examples.py": "easyrec/test_generated_pipelines.py",
+    "data/item_files.py": "unit/data/test_item_negatives.py",
+    "export/feed_names.py": "unit/export/test_inference.py",
+    "train/rule_moments.py": "unit/train/test_rules.py",
+    "train/stop_function.py": "easyrec/test_generated_pipelines.py",
     "api.py": "jobs/test_python_api.py",
     "checkpoint/import_rows.py": "jobs/test_table_command.py",
     "checkpoint/table_view.py": "jobs/test_table_command.py",

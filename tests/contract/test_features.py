@@ -107,6 +107,40 @@ CASES = {
         expected=[[1, 1], [2], [], [0]],
         dataset=declared("x", kind="sequence", buckets=WORDS, max_length=2),
     ),
+    "step_counts": Case(
+        typed={"x": ["red;green|red", "green", None, "blue|;|red;red"]},
+        text={"x": ["red;green|red", "green", "", "blue|;|red;red"]},
+        expected=[[2, 1, 0], [1, 0, 0], [0, 0, 0], [1, 2, 0]],
+        dataset=declared(
+            "x", kind="step_counts", is_dense=True, width=3, max_length=3, step_separator=";"
+        ),
+    ),
+    "number_sequence": Case(
+        typed={"x": ["1;2|3", "5", None, "2|4;5|9"]},
+        text={"x": ["1;2|3", "5", "", "2|4;5|9"]},
+        expected=[[2, 1, 2, 3, 0], [1, 5, 0, 0, 0], [0] * 5, [2, 2, 0, 4, 5]],
+        dataset=declared(
+            "x",
+            kind="number_sequence",
+            is_dense=True,
+            width=5,
+            max_length=2,
+            step_separator=";",
+            step_width=2,
+        ),
+    ),
+    "expr": Case(
+        typed={"x": [1.0, 3.0, None, 2.0], "y": [2.0, 2.0, 2.0, 2.0]},
+        text={"x": ["1", "3", "", "2"], "y": ["2", "2", "2", "2"]},
+        expected=[[0], [1], [0], [1]],
+        dataset=declared("x", "y", kind="expr", is_dense=True, expression="(x >= y) & (x < 9)"),
+    ),
+    "lookup": Case(
+        typed={"x": ["a", "b", "", "c"], "y": ["a:red|a:green", "b:green", "a:red", "c:blue"]},
+        text={"x": ["a", "b", "", "c"], "y": ["a:red|a:green", "b:green", "a:red", "c:blue"]},
+        expected=[[1, 2], [2], [], [0]],
+        dataset=declared("x", "y", kind="lookup", buckets=WORDS, weight_separator=":"),
+    ),
     "combo": Case(
         typed={"x": ["r", "g", "", "b"], "y": ["ed", "reen", "reen", "lue"]},
         text={"x": ["r", "g", "", "b"], "y": ["ed", "reen", "reen", "lue"]},

@@ -31,10 +31,12 @@ from fleetrec.data.user_code import load_reader
 from fleetrec.export.folding import FOLDED, FoldTables
 from fleetrec.export.inference import plan_inference
 from fleetrec.export.item_files import ItemWriter
+from fleetrec.models.base import predictions
 from fleetrec.models.pipeline_classes import pipeline_classes
 from fleetrec.train.phase import Phase
+from making_models import MODELS, labels_of, metrics_of
 from making_phases import evaluate, phase_of, train
-from making_pipelines import MODELS, write_data, write_pipeline
+from making_pipelines import write_data, write_pipeline
 
 NUM_BATCHES = 3  # that are trained on
 TOLERANCE = 1e-5
@@ -105,8 +107,13 @@ def test_a_model_of_the_zoo(place, torch_free_process, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(pipeline_classes()))
 def test_a_model_class_of_pipelines(name, pipeline_data, torch_free_process, tmp_path):
-    labels = '["label", "like", "score"]' if name == "MMoE" else '"label"'
-    path = write_pipeline(tmp_path, MODELS[name], paths=pipeline_data, labels=labels)
+    path = write_pipeline(
+        tmp_path,
+        MODELS[name],
+        paths=pipeline_data,
+        labels=labels_of(name),
+        eval_config=metrics_of(name),
+    )
     decoded = decode_pipeline(path, classes=pipeline_classes(), changes=Changes(), kind="train")
     (run,) = decoded.job.runs
     phase = phase_of(run.phases[0], run)
@@ -139,7 +146,7 @@ def check(phase: Phase, test_data: DatasetOptions, process: TorchFree, model: Pa
         batches = list(found)
     expected: dict[str, list[np.ndarray]] = {}
     for batch in batches:
-        for name, value in evaluate(phase, batch).items():
+        for name, value in predictions(evaluate(phase, batch)).items():
             expected.setdefault(name, []).append(value.numpy())
     feeds = {name: [one for b in batches for one in feed_of(b, name)] for name in planned.feeds}
     weighted = [name for name in planned.feeds if has_weights(batches[0], name)]

@@ -5,8 +5,9 @@ import torch
 
 from fleetrec.config.pipeline_dialect.decode import Changes, decode_pipeline
 from fleetrec.models.pipeline_classes import pipeline_classes
+from making_models import MODELS, labels_of, metrics_of
 from making_phases import evaluate, phase_of, train
-from making_pipelines import MODELS, write_data, write_pipeline
+from making_pipelines import write_data, write_pipeline
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +17,14 @@ def paths(tmp_path_factory):
 
 @pytest.fixture(params=sorted(MODELS))
 def phase(request, tmp_path, paths):
-    labels = '["label", "like", "score"]' if request.param == "MMoE" else '"label"'
-    path = write_pipeline(tmp_path, MODELS[request.param], paths=paths, labels=labels)
+    name = request.param
+    path = write_pipeline(
+        tmp_path,
+        MODELS[name],
+        paths=paths,
+        labels=labels_of(name),
+        eval_config=metrics_of(name),
+    )
     decoded = decode_pipeline(path, classes=pipeline_classes(), changes=Changes(), kind="train")
     (run,) = decoded.job.runs
     return phase_of(run.phases[0], run)

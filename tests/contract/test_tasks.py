@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from fleetrec.config.groups import MetricOptions
+from fleetrec.config.losses import DistillationOptions, LossOptions
 from fleetrec.core.batch import Batch
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import DataError, ModelError
 from fleetrec.core.jagged import KeyedJagged
 from fleetrec.core.progress import Progress
 from fleetrec.tasks.binary import BinaryTask
+from fleetrec.tasks.distillation import DistillationTask
 from fleetrec.tasks.grouped import GroupedTask
 from fleetrec.tasks.in_batch import InBatchTask
 from fleetrec.tasks.scored import ScoredTask
@@ -55,9 +57,14 @@ def scored_outputs(task, x_BK):
     return task.outputs(x_BK)
 
 
+def soft_outputs(task, x_BK):
+    del task
+    return {"y": x_BK.squeeze(1)}
+
+
 def similarity(task, x_BK):
     del task
-    return {"similarity": x_BK}
+    return {"_similarity": x_BK}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +125,14 @@ CASES = {
         softmax_losses,
         width=NUM_CLASSES,
         classes=NUM_CLASSES,
+    ),
+    "soft label": Case(
+        DistillationTask(
+            DistillationOptions(name="kd", output="y", label=LABEL, loss=LossOptions(kind="l2"))
+        ),
+        soft_outputs,
+        squared_losses,
+        classes=0,
     ),
     "in batch": Case(
         InBatchTask(label=LABEL, metrics=[MetricOptions(name="recall_at_topk", topk=2)]),

@@ -15,6 +15,9 @@ def check_job(source: str, *, overrides: Sequence[str]) -> None:
     job = load_checked(JobRequest(source=source, overrides=overrides))
     for notice in job.notices:
         typer.echo(f"notice: {notice}")
+    width = max(map(len, job.fields), default=0)
+    for path, meaning in job.fields.items():
+        typer.echo(f"{path:{width}}  {meaning}")
     warnings = [warning for run in job.runs for warning in dry_run(run)]
     for warning in dict.fromkeys(warnings):  # runs share data sets
         typer.echo(f"warning: {warning}")

@@ -6,30 +6,47 @@ from pydantic import Field
 
 from fleetrec.config.options import Options
 
-FeatureKind = Literal["id", "raw", "tag", "combo", "sequence"]
+FeatureKind = Literal[
+    "id",
+    "raw",
+    "tag",
+    "combo",
+    "lookup",
+    "expr",
+    "sequence",
+    "step_counts",
+    "number_sequence",
+]
 ColumnType = Literal["text", "integer", "number", "boolean"]
 
 
 class ColumnOptions(Options):
-    """A column: the type of its values, and the default for a missing one."""
+    """A column: the type of its values, and the default for a missing one.
+
+    ``function`` of the Python file ``function_path`` changes its values first.
+    """
 
     name: str
     type: ColumnType = "text"
     default: str = ""
+    function: str = ""
+    function_path: str = ""
 
 
 class BucketOptions(Options):
     """How values become ids: by hash, by index in a vocabulary, as they are, or by boundaries.
 
     Without any option an id is the 64-bit hash of the text. A vocabulary counts from 0, which is
-    also the id of values that are not in it and of numbers outside [0, num_buckets). Boundaries
-    split numbers; ``equal_width`` buckets lie between the minimum and the maximum of a feature.
+    also the id of values that are not in it and of numbers outside [0, num_buckets), unless the
+    rule ``wraps``, which takes them modulo num_buckets. Boundaries split numbers; ``equal_width``
+    buckets lie between the minimum and the maximum of a feature.
     """
 
     hash_buckets: int | None = Field(default=None, gt=0)
     vocabulary: tuple[str, ...] = ()
     vocabulary_path: str | None = None
     num_buckets: int | None = Field(default=None, gt=0)
+    wraps: bool = False
     boundaries: tuple[float, ...] = ()
     equal_width: int | None = Field(default=None, gt=1)
 
@@ -38,7 +55,9 @@ class FeatureOptions(Options):
     """One feature, made of one or several columns.
 
     ``is_dense`` features are numbers, all others ids. The ids of a raw feature that is not dense
-    are its buckets; without any they number its values, which are then their weights.
+    are its buckets; without any they number its values, which are then their weights. The steps of
+    a sequence may hold several values each, separated by ``step_separator``; ``width`` of a dense
+    feature about a sequence is ``max_length`` steps times ``step_width`` numbers, and more.
     """
 
     name: str
@@ -53,6 +72,9 @@ class FeatureOptions(Options):
     separator: str = "|"
     weight_separator: str | None = None
     max_length: int | None = Field(default=None, gt=0)
+    step_separator: str | None = None
+    expression: str = ""
+    step_width: int = Field(default=1, gt=0)
     join_separator: str | None = None
     column_separators: tuple[str, ...] = ()
 

@@ -10,6 +10,7 @@ from fleetrec.config.features import ColumnOptions, FeatureOptions, IdRule
 from fleetrec.config.online import OnlineOptions
 from fleetrec.config.options import Options, Url, to_text
 from fleetrec.config.rules import InferenceOptions, ResumeOptions, Rule, WarmStartOptions
+from fleetrec.config.samplers import SamplerOptions
 from fleetrec.config.schedules import ScheduleOptions
 from fleetrec.config.tables import TableOverrides
 
@@ -102,6 +103,20 @@ class BadRowOptions(Options):
     limit: int = Field(default=1000, ge=0)
 
 
+class RtpOptions(Options):
+    """The outer columns of RTP text: their separator, and which hold labels, and last features."""
+
+    separator: str = Field(default=";", min_length=1)
+    selected: tuple[int, ...] = Field(min_length=1)
+
+
+class CriteoFiles(Options):
+    """Binary files of numbers and categories, in the order of those of labels."""
+
+    dense_paths: tuple[str, ...] = Field(min_length=1)
+    category_paths: tuple[str, ...] = Field(min_length=1)
+
+
 class DatasetOptions(Options):
     """Files and how to read them.
 
@@ -134,6 +149,10 @@ class DatasetOptions(Options):
     filters: tuple[Filter, ...] = ()
     sample_ratio: float = Field(default=1.0, gt=0, le=1)
     sample_weight: str | None = None
+    sampler: SamplerOptions | None = None
+    rtp: RtpOptions | None = None
+    criteo: CriteoFiles | None = None
+    rows_per_record: int | None = Field(default=None, gt=0)
     # Of the client of a stream; passwords, so that they are written nowhere.
     stream_options: tuple[tuple[str, str], ...] = Field(default=(), exclude=True, repr=False)
 
@@ -254,12 +273,14 @@ class Job(Options):
     """A job file: runs in the order in which they happen.
 
     ``folder`` is where runs write logs and metrics; None: each in its own folder below
-    ``--log-dir``. ``files`` are written there when a run begins, by name.
+    ``--log-dir``. ``files`` are written there when a run begins, by name. ``fields`` of a pipeline
+    are those that it gives, and whether they are honoured, differ in meaning, or are ignored.
     """
 
     source: Path
     workspace: Path
     runs: tuple[RunOptions, ...]
     notices: tuple[str, ...] = ()
+    fields: Mapping[str, str] = Field(default_factory=dict)
     folder: Url | None = None
     files: Mapping[str, str] = Field(default_factory=dict)

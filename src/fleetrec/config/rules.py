@@ -20,7 +20,9 @@ RuleWhen = Literal[
 ]
 MAX_FOLD_MIB = 2000  # a file of ONNX is below 2 GiB
 RowType = Literal["float32", "float16", "int8"]
-RuleAction = Literal["checkpoint", "delta", "serving", "inference", "evaluate", "early_stop"]
+RuleAction = Literal[
+    "checkpoint", "delta", "serving", "inference", "evaluate", "early_stop", "end_run"
+]
 
 
 class Rule(Options):
@@ -44,7 +46,9 @@ class Rule(Options):
     - ``inference``: save an inference model; with ``metric``, only if the last evaluation is the
       best;
     - ``evaluate``: evaluate the model, and write the metrics to ``path`` if there is one;
-    - ``early_stop``: end the run if ``metric`` has not improved in ``patience`` evaluations.
+    - ``early_stop``: end the run if ``metric`` has not improved in ``patience`` evaluations, or
+      if ``function`` says so after an evaluation;
+    - ``end_run``: end the run at the time ``deadline``, in seconds, or as soon as ``path`` exists.
 
     ``path`` is a URL in which ``{pass}``, ``{batch}``, ``{step}`` and ``{folder}``, the folder of
     the run, are replaced, and for runs that follow days ``{day}``, ``{next_day}`` and ``{number}``,
@@ -65,6 +69,9 @@ class Rule(Options):
     metric: str | None = None
     minimize: bool = False
     patience: int = Field(default=0, ge=0)
+    function: str = ""
+    function_parameters: str = ""
+    deadline: float | None = None
     serving: "ServingRule | None" = None
 
     @model_validator(mode="after")
@@ -114,8 +121,8 @@ class WarmStartOptions(Options):
     With ``requires_all`` every variable must be in the checkpoint, or all ``variables`` if they are
     named; else those are loaded that the checkpoint has in the same shape. With ``newest_prefix``,
     ``url`` may be a folder, of which the checkpoint ``<newest_prefix><step>`` of the highest step
-    is taken. ``renames`` is a file with two names per line: of a variable here and in the
-    checkpoint. ``frozen`` are the variables that are not trained.
+    is taken. ``renames`` is a file with two names per line, of a variable here and in the
+    checkpoint: only those are loaded. ``frozen`` are the variables that are not trained.
     """
 
     url: Url | None = None

@@ -28,6 +28,7 @@ from fleetrec.data.prefetch import (
 from fleetrec.data.slot_report import SlotReport
 from fleetrec.data.source import FileSlice, Source, build_source
 from fleetrec.data.stage import NoStage, Stage, stage_rng
+from fleetrec.data.stages.item_negatives import ItemNegatives
 from fleetrec.data.stream import RawBatch, portion, raw_batches
 from fleetrec.data.windows import Windows
 
@@ -63,7 +64,7 @@ class Loader:
     ) -> None:
         self._options = options
         self._seed = seed
-        self._stage = stage or NoStage()
+        self._stage = stage or _stage_of(options)
         self._shard = shard
         if files is None:
             if not options.data_path:
@@ -287,6 +288,10 @@ class Loader:
             if self._num_bad_rows > limit:
                 raise DataError(f"more than {limit} bad rows (max_bad_rows); the last: {fault}")
         return decoded
+
+
+def _stage_of(options: DatasetOptions) -> Stage:
+    return NoStage() if options.sampler is None else ItemNegatives.open(options.sampler, options)
 
 
 def _own_rows(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fleetrec.core.batch import SAMPLE, Batch
+from fleetrec.core.sides import NEGATIVES
 from fleetrec.embedding.layout import Columns, EmbeddingLayout
 from fleetrec.embedding.layout import Combiner as Combiner
 from fleetrec.embedding.layout import EmbeddedFeature as EmbeddedFeature
@@ -59,10 +60,12 @@ class EmbeddingCollection(nn.Module):
     def zeros(self, num_samples: int, *, max_length: int) -> dict[str, Tensor]:
         """Return an example of ``Batch.embedded``, with lists of up to ``max_length`` ids.
 
-        All sides have ``num_samples`` rows.
+        All sides have ``num_samples`` rows; sampled negatives are left out, as in a prediction.
         """
         inputs: dict[str, Tensor] = {}
         for key, group in self.groups.items():
+            if group.side == NEGATIVES:
+                continue
             if group.pooled:
                 inputs[key] = torch.zeros(num_samples, group.width)
             for feature in group.sequences:
@@ -73,7 +76,9 @@ class EmbeddingCollection(nn.Module):
 
     def forward(self, batch: Batch) -> "Embedded":
         """Return the vectors of this batch."""
-        needed = {key for key, group in self.groups.items() if group.pooled}
+        sides = batch.sides
+        groups = self.groups.items()
+        needed = {key for key, group in groups if group.pooled and group.side in sides}
         needed |= {feature.sequence_input for feature in self.sequences.values()}
         missing = needed - batch.embedded.keys()
         if missing:

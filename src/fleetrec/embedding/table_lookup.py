@@ -15,7 +15,7 @@ import numpy as np
 
 from fleetrec._native import BatchLookup, Table
 from fleetrec.core.errors import DataError
-from fleetrec.core.sides import SAMPLE
+from fleetrec.core.sides import NEGATIVES, SAMPLE
 from fleetrec.embedding.layout import EmbeddedFeature, EmbeddingLayout, LookupGroup
 from fleetrec.embedding.row_update import Array, UniqueIds, merge_grads, merge_ids
 from fleetrec.features.values import KeyedIds
@@ -76,6 +76,7 @@ class TableLookup:
         return {
             key: self._idle[key].pop() if self._idle[key] else self._new_lookup(group)
             for key, group in self._layout.groups.items()
+            if group.side in sides or group.side != NEGATIVES
         }
 
     def release(self, lookups: Lookups) -> None:
@@ -243,6 +244,8 @@ class TableLookup:
         if names == self._names and self._idle:
             return
         for side in dict.fromkeys(group.side for group in self._layout.groups.values()):
+            if side not in sides and side == NEGATIVES:
+                continue  # predictions need none
             if side not in sides:
                 raise DataError(f"the batch has no side {side!r}; it has {', '.join(sides)}")
             found = sides[side].names

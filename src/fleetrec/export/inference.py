@@ -33,9 +33,11 @@ from fleetrec.core.errors import (
     FleetRecError,
     UnavailableError,
 )
+from fleetrec.core.sides import NEGATIVES
 from fleetrec.embedding.collection import LookupGroup
 from fleetrec.embedding.table import TableConfig
 from fleetrec.export.feature_rules import pack_rules
+from fleetrec.export.feed_names import name_problems
 from fleetrec.export.folding import FoldTables
 from fleetrec.export.manifest import (
     MODEL,
@@ -52,7 +54,7 @@ from fleetrec.export.opened import OpenModel
 from fleetrec.export.row_files import RowWriter
 from fleetrec.export.tower_model import TowerModel
 from fleetrec.export.traced_graph import TracedGraph, exporting, sample_batch
-from fleetrec.models.base import Model
+from fleetrec.models.base import Model, predictions
 
 GRAPH = "model.onnx"
 NEEDED = ("onnx", "onnxscript")
@@ -161,7 +163,9 @@ class InferenceModel:
             file=f"{self.name}.onnx",
             feeds=tuple(map(self._feed, self.feeds)),
             fetches=self.fetches,
-            groups=tuple(_group(key, group) for key, group in groups.items()),
+            groups=tuple(
+                _group(key, group) for key, group in groups.items() if group.side == SAMPLE
+            ),
         )
 
     def _feed(self, name: str) -> FeedEntry:
@@ -276,33 +280,14 @@ def plan_inference(  # noqa: PLR0913 (the model, and what of it is exported)
     _check_installed(option)
     _check_sides(model, option)
     outputs = list(_outputs(model, inputs))
-    labels = {task.label for task in model.tasks}
-    looked_up = [feature.feature for feature in model.embedding_collection().features]
+    labels = model.label_names()
+    embedded = model.embedding_collection().features
+    looked_up = [feature.feature for feature in embedded if feature.side == SAMPLE]
     dense = [name for name in inputs.dense if name not in labels]
     needed = list(dict.fromkeys([*dense, *looked_up]))
-    problems = [
-        f"save_inference_fetch_varnames: the model has no output {name!r}; known: "
-        f"{', '.join(outputs)}"
-        for name in fetches
-        if name not in outputs
-    ]
-    problems += [
-        f"save_inference_feed_varnames: {name!r} is not an input of the model; known: "
-        f"{', '.join(needed)}"
-        for name in feeds
-        if name not in needed and name not in labels
-    ]
-    lacking = [name for name in needed if feeds and name not in feeds]
-    if lacking:
-        problems.append(
-            f"save_inference_feed_varnames: the model also needs {', '.join(lacking)} "
-            "(leave the list empty to feed all)"
-        )
-    problems += [
-        f"slot {name!r}: an input of the exported graph has this name; rename the slot"
-        for name in dense
-        if name in model.embedding_collection().zeros(1, max_length=1)
-    ]
+    problems = name_problems(
+        model, feeds=feeds, fetches=fetches, needed=needed, outputs=outputs, dense=dense
+    )
     if problems:
         raise ConfigError(problems)
     return InferenceModel(
@@ -349,7 +334,7 @@ def _check_sides(model: Model, option: str) -> None:
     The graph has one batch dimension, and the feeds are those of samples.
     """
     groups = model.embedding_collection().groups.values()
-    further = sorted({group.side for group in groups} - {SAMPLE})
+    further = sorted({group.side for group in groups} - {SAMPLE, NEGATIVES})
     if further:
         raise ConfigError(
             [
@@ -367,7 +352,7 @@ def _outputs(model: Model, inputs: Inputs) -> dict[str, Tensor]:
     with torch.no_grad():
         outputs: dict[str, Tensor] = model.eval()(batch)
     model.train(was_training)
-    return outputs
+    return predictions(outputs)
 
 
 def hashed_into(table: TableConfig) -> int | None:

@@ -36,6 +36,8 @@ class Buckets:
             return np.asarray(places.to_numpy(zero_copy_only=False)).astype(np.int64)
         if self._options.num_buckets is not None:
             numbers = to_integers(texts, column, reason="of num_buckets")
+            if self._options.wraps:
+                return np.mod(numbers, self._options.num_buckets)
             inside = (numbers >= 0) & (numbers < self._options.num_buckets)
             return np.where(inside, numbers, 0)
         return self.of_hashes(hash_text(*text_buffers(texts.values)))

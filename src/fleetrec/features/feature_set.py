@@ -14,6 +14,7 @@ from fleetrec.config.features import ColumnOptions, FeatureSetOptions
 from fleetrec.core.errors import DataError
 from fleetrec.features.column import BadValueError, Column
 from fleetrec.features.feature import Feature, build_feature
+from fleetrec.features.user_function import with_function
 from fleetrec.features.values import FeatureValues, Floats, IdLists, Numbers, pad
 
 AnyColumns: TypeAlias = pa.RecordBatch | pa.Table | Mapping[str, Any]
@@ -78,7 +79,7 @@ class FeatureSet:
         Raises BadValueError for the first row with a bad value.
         """
         columns = {
-            name: Column(values, self._columns.get(name) or ColumnOptions(name=name))
+            name: self._column(name, values)
             for name, values in zip(rows.schema.names, rows.columns, strict=True)
         }
         made: dict[str, IdLists | Numbers | None] = {}
@@ -93,6 +94,10 @@ class FeatureSet:
         if faults:
             raise min(faults, key=lambda fault: fault.row)
         return self._values(rows.num_rows, made)
+
+    def _column(self, name: str, values: pa.Array) -> Column:
+        options = self._columns.get(name) or ColumnOptions(name=name)
+        return Column(with_function(values, options), options)
 
     def _values(self, num_rows: int, made: Mapping[str, IdLists | Numbers | None]) -> FeatureValues:
         ids: dict[str, IdLists] = {}

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fleetrec.config.features import FeatureOptions
+from fleetrec.core.expression import Expression
 from fleetrec.features.column import Column
 from fleetrec.features.declared import DeclaredFeature
 from fleetrec.features.values import IdLists, Numbers
@@ -13,6 +15,10 @@ from fleetrec.features.values import IdLists, Numbers
 
 class RawFeature(DeclaredFeature, name="raw"):
     """The numbers of a cell, scaled to [0, 1] if the feature has a minimum and a maximum."""
+
+    def __init__(self, options: FeatureOptions) -> None:
+        super().__init__(options)
+        self._normalizer = Expression(options.expression) if options.expression else None
 
     def transform(self, columns: Mapping[str, Column]) -> IdLists | Numbers:
         """Return numbers, or one id for each of the ``width`` numbers of a row."""
@@ -22,6 +28,8 @@ class RawFeature(DeclaredFeature, name="raw"):
         if options.maximum > options.minimum:
             spread = np.float32(options.maximum - options.minimum)
             values = (values - np.float32(options.minimum)) / spread
+        if self._normalizer is not None:
+            values = self._normalizer({self._normalizer.argument or "x": values})
         if options.is_dense:
             return Numbers(values=values, num_present=num_present)
         if buckets.boundaries:

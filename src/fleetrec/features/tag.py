@@ -8,7 +8,10 @@ import pyarrow.compute as pc
 
 from fleetrec.features.column import Column, Texts
 from fleetrec.features.declared import DeclaredFeature
+from fleetrec.features.text_numbers import to_floats
 from fleetrec.features.values import Floats, IdLists
+
+WEIGHT = "expected a finite number as a weight"
 
 
 class TagFeature(DeclaredFeature, name="tag"):
@@ -48,7 +51,7 @@ class TagFeature(DeclaredFeature, name="tag"):
                 f"expected {texts.lengths()[row]} weights, one for each value of "
                 f"{self.options.columns[0]!r}, got {found.lengths()[row]}",
             )
-        return _to_weights(found, column)
+        return to_floats(found, column, reason=WEIGHT)
 
     def _cut_weights(self, texts: Texts, column: Column) -> tuple[Texts, Floats]:
         """Split ids from weights at the last separator; without one the weight is 1."""
@@ -61,27 +64,4 @@ class TagFeature(DeclaredFeature, name="tag"):
         padded = [pair[1] if len(pair) > 1 else b"1" for pair in split.to_pylist()]
         weights = pa.array(padded, pa.large_binary()) if has_weight.any() else ones
         cut = Texts(values=ids, offsets=texts.offsets)
-        return cut, _to_weights(Texts(values=weights, offsets=texts.offsets), column)
-
-
-def _to_weights(texts: Texts, column: Column) -> Floats:
-    try:
-        found = texts.values.cast(pa.large_string()).cast(pa.float64())
-        weights = np.asarray(found.to_numpy(zero_copy_only=False))
-        bad = np.flatnonzero(~np.isfinite(weights))
-    except pa.ArrowInvalid:
-        bad = np.array([_first_that_is_no_number(texts)])
-    if len(bad):
-        place = int(bad[0])
-        text = texts.values[place].as_py()
-        raise column.bad(texts.row_of(place), text, "expected a finite number as a weight")
-    return weights.astype(np.float32)
-
-
-def _first_that_is_no_number(texts: Texts) -> int:
-    for place, value in enumerate(texts.values.to_pylist()):
-        try:
-            float(value)
-        except ValueError:
-            return place
-    return 0
+        return cut, to_floats(Texts(values=weights, offsets=texts.offsets), column, reason=WEIGHT)

@@ -14,6 +14,11 @@ from fleetrec.models.towers import Tower
 from fleetrec.tasks.task import Outputs, Task
 
 
+def predictions(outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the outputs that are for users; names of others begin with an underscore."""
+    return {name: value for name, value in outputs.items() if not name.startswith("_")}
+
+
 class Model(nn.Module):
     """Maps a batch to named outputs; independent of training loop, reader, rank and device.
 
@@ -36,6 +41,10 @@ class Model(nn.Module):
         """Return the loss to minimise: the sum over the tasks; models may add to it."""
         losses = [task.loss(outputs, batch) for task in self.tasks]
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+
+    def label_names(self) -> set[str]:
+        """Return the labels, which are no inputs of the network."""
+        return {task.label for task in self.tasks}
 
     def embedding_collection(self) -> EmbeddingCollection:
         """Return the embeddings of the model; an empty collection if it has none."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fleetrec.config.groups import GroupModelOptions
+from fleetrec.config.pipeline_dialect.losses import KINDS, loss_options, space_options
 from fleetrec.config.pipeline_dialect.model import TaskTower
-from fleetrec.config.pipeline_dialect.translate import loss_name, metric_options
+from fleetrec.config.pipeline_dialect.translate import metric_options
 from fleetrec.models.group_model import mlp_of
 from fleetrec.nn.mlp import Mlp, scaled_linear
 from fleetrec.tasks.scored import ScoredTask
@@ -61,12 +62,22 @@ def tasks_of(towers: Sequence[TaskTower], config: GroupModelOptions) -> list[Sco
     return [
         ScoredTask(
             label=tower.label_name or config.labels[number],
-            loss=loss_name(tower.loss_type),
+            loss=KINDS[tower.loss_type],
+            losses=[loss_options(one) for one in tower.losses],
             num_class=tower.num_class,
             metrics=metric_options(tower.metrics_set),
+            keeps_in_training=config.metrics_in_training,
             name=tower.tower_name,
             weight=tower.weight,
             uses_sample_weight=tower.use_sample_weight,
+            space=space_options(
+                label=tower.task_space_indicator_label,
+                feature=tower.task_space_indicator_name,
+                value=tower.task_space_indicator_value,
+                inside=tower.in_task_space_weight,
+                outside=tower.out_task_space_weight,
+            ),
+            previous=towers[number - 1].tower_name if number else None,
         )
         for number, tower in enumerate(towers)
     ]

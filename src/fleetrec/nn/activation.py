@@ -1,25 +1,18 @@
 """Activation functions by the names that job files use."""
 
-from typing import Literal
-
 from torch import nn
 
-ActivationName = Literal[
-    "relu",
-    "sigmoid",
-    "tanh",
-    "prelu",
-    "gelu",
-    "leaky_relu",
-    "elu",
-    "selu",
-    "swish",
-    "linear",
-]
+from fleetrec.config.groups import ActivationName as ActivationName
+from fleetrec.nn.dice import Dice
 
 
-def activation(name: ActivationName) -> nn.Module:
-    """Return a new activation; ``linear`` changes nothing."""
+def activation(name: ActivationName, *, dim: int) -> nn.Module:
+    """Return a new activation of values whose last dimension is ``dim``.
+
+    Only ``dice`` depends on the width; ``linear`` changes nothing.
+    """
+    if name == "dice":
+        return Dice(dim)
     kinds: dict[str, type[nn.Module]] = {
         "relu": nn.ReLU,
         "sigmoid": nn.Sigmoid,

@@ -21,3 +21,14 @@ class BatchNorm(nn.BatchNorm1d):
             )
         normalised_BD: Tensor = super().forward(x_BD)
         return normalised_BD
+
+
+class WideBatchNorm(BatchNorm):
+    """The same for any number of leading dimensions, which are all counted as samples."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a tensor of the same shape; the last dimension is normalised."""
+        if x.dim() == 2:
+            return super().forward(x)
+        normalised: Tensor = super().forward(x.flatten(end_dim=-2))
+        return normalised.reshape(x.shape)

@@ -55,7 +55,7 @@ class EncoderBlock(nn.Module):
         self.attention_norm = nn.LayerNorm(dim)
         self.feed_forward = nn.Sequential(
             scaled_linear(dim, hidden_dim),
-            activation(act),
+            activation(act, dim=hidden_dim),
             nn.Dropout(dropout.hidden),
             scaled_linear(hidden_dim, dim),
         )

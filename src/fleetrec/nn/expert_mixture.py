@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from fleetrec.nn.mlp import Mlp, scaled_linear
+from fleetrec.nn.gated_mixture import GatedMixture
+from fleetrec.nn.mlp import Mlp
 
 
-class ExpertMixture(nn.Module):
+class ExpertMixture(GatedMixture):
     """y_t = sum_e softmax_e(G_t x) f_e(x) for every task t.
 
     Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
@@ -18,16 +19,13 @@ class ExpertMixture(nn.Module):
     """
 
     def __init__(self, in_dim: int, experts: Sequence[Mlp], *, num_tasks: int) -> None:
-        super().__init__()
+        super().__init__(in_dim, len(experts), num_tasks=num_tasks)
         widths = {expert.out_dim for expert in experts}
         if len(widths) != 1:
             raise ValueError(f"experts must be equally wide, got {sorted(widths)}")
         self.out_dim = widths.pop()
         self.experts = nn.ModuleList(experts)
-        self.gates = nn.ModuleList(scaled_linear(in_dim, len(experts)) for _ in range(num_tasks))
 
     def forward(self, x_BX: Tensor) -> list[Tensor]:
         """Return y_BH of every task."""
-        opinions_BEH = torch.stack([expert(x_BX) for expert in self.experts], dim=1)
-        shares = [torch.softmax(gate(x_BX), dim=1) for gate in self.gates]
-        return [torch.einsum("be,beh->bh", share_BE, opinions_BEH) for share_BE in shares]
+        return self.mix(torch.stack([expert(x_BX) for expert in self.experts], dim=1), x_BX)

@@ -30,3 +30,41 @@ class MaskBlock(nn.Module):
         """Return h_BH."""
         mask_BX = self.project(torch.relu(self.aggregate(embedded_BE)))
         return torch.relu(self.norm(self.out(mask_BX * x_BX)))
+
+
+class InstanceMask(nn.Module):
+    """mask * x, and with ``out_dim`` relu(norm(W (mask * x))): a block with more options.
+
+    ``hidden`` is the inner width of the mask, ``projection`` the rank of its first matrix. The same
+    paper.
+    """
+
+    def __init__(
+        self,
+        in_dim: int,
+        mask_dim: int,
+        *,
+        hidden: int,
+        out_dim: int | None,
+        projection: int | None = None,
+        norm_input: bool = False,
+    ) -> None:
+        super().__init__()
+        self.norm_input = nn.LayerNorm(in_dim, eps=1e-3) if norm_input else nn.Identity()
+        first = [] if projection is None else [scaled_linear(mask_dim, projection, bias=False)]
+        self.mask = nn.Sequential(
+            *first,
+            scaled_linear(projection or mask_dim, hidden),
+            nn.ReLU(),
+            scaled_linear(hidden, in_dim),
+        )
+        self.out: nn.Module = nn.Identity()
+        if out_dim is not None:
+            out = scaled_linear(in_dim, out_dim, bias=False)
+            self.out = nn.Sequential(out, nn.LayerNorm(out_dim, eps=1e-3), nn.ReLU())
+        self.out_dim = out_dim or in_dim
+
+    def forward(self, x_BX: Tensor, mask_input_BE: Tensor) -> Tensor:
+        """Return h_BH."""
+        h_BH: Tensor = self.out(self.norm_input(x_BX) * self.mask(mask_input_BE))
+        return h_BH

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fleetrec.nn.activation import ActivationName
 from fleetrec.nn.activation import activation as make_activation
-from fleetrec.nn.batch_norm import BatchNorm
+from fleetrec.nn.batch_norm import WideBatchNorm
 from fleetrec.nn.linear import Linear
 from fleetrec.nn.linear_relu import linear_of_parts, linear_relus
 
@@ -39,8 +39,8 @@ class Mlp(nn.Sequential):
         for (fan_in, fan_out), ratio in zip(widths, ratios, strict=True):
             layer = nn.Sequential(scaled_linear(fan_in, fan_out))
             if batch_norm:
-                layer.append(BatchNorm(fan_out))
-            layer.append(make_activation(activation))
+                layer.append(WideBatchNorm(fan_out))
+            layer.append(make_activation(activation, dim=fan_out))
             if ratio:
                 layer.append(nn.Dropout(ratio))
             self.append(layer)

@@ -23,7 +23,7 @@ class PairAttention(nn.Module):
         super().__init__()
         self.pairs = FieldPairs(num_fields)
         self.hidden = scaled_linear(dim, attention_dim)
-        self.act = activation(act)
+        self.act = activation(act, dim=attention_dim)
         self.score = scaled_linear(attention_dim, 1, bias=False)
 
     def forward(self, x_BFD: Tensor) -> Tensor:

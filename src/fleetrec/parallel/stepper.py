@@ -123,12 +123,20 @@ class Stepper:
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> StepResult:
         """Return outputs and loss with the weights of the group; creates no rows."""
+        outputs, sent = self._evaluated(batch)
+        return StepResult(outputs=outputs, loss=self._model.loss(outputs, sent))
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> dict[str, Tensor]:
+        """Return outputs as ``evaluate`` does; the batch needs only the inputs of the network."""
+        return self._evaluated(batch)[0]
+
+    def _evaluated(self, batch: Batch) -> tuple[dict[str, Tensor], Batch]:
         if self._model.training:
             self._model.eval()
         looked_up = self._rows.pull(batch, training=False)
         sent = self._transfer.send(batch, looked_up.vectors)
-        outputs = self._model(sent)
-        return StepResult(outputs=outputs, loss=self._model.loss(outputs, sent))
+        return self._model(sent), sent
 
     def num_pending_pushes(self) -> int:
         """Return how many steps of this process are not stored by servers yet."""

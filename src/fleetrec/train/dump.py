@@ -7,7 +7,7 @@ from typing import TextIO
 
 from fleetrec.core.batch import Batch
 from fleetrec.core.storage import discard_unfinished, writing
-from fleetrec.models.base import Model
+from fleetrec.models.base import Model, predictions
 from fleetrec.tasks.task import Outputs
 
 
@@ -24,7 +24,7 @@ class ResultDump:
         if self._stream is None:
             return
         labels = {name: batch.label(name).tolist() for name in self._labels}
-        values = {name: value.tolist() for name, value in outputs.items()}
+        values = {name: value.tolist() for name, value in predictions(outputs).items()}
         self._stream.write(self._separator + json.dumps({**labels, **values}))
         self._separator = ",\n"
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from fleetrec.config.job import DatasetOptions, PhaseOptions, RunOptions
 from fleetrec.core.batch import SAMPLE, Batch
 from fleetrec.core.cursor import Cursor
 from fleetrec.core.errors import ConfigError
+from fleetrec.core.sides import NEGATIVES
 from fleetrec.data.columns import to_side
 from fleetrec.data.files import DataFile
 from fleetrec.data.loader import Loader
@@ -23,6 +24,7 @@ from fleetrec.export.feature_rules import restrict
 from fleetrec.export.prediction import InputRows, column_rows
 from fleetrec.features.feature_set import FeatureSet
 from fleetrec.features.values import FeatureValues, IdLists
+from fleetrec.models.base import predictions
 from fleetrec.nn.denormals import flushed_denormals
 from fleetrec.parallel.solo import SoloGroup
 from fleetrec.train.checkpoints import matching_part, read_phase
@@ -40,7 +42,8 @@ class CheckpointModel:
             read_phase(checkpoint, matching_part(checkpoint, phase)), exact=False
         )
         model, inputs = self._phase.model, self._phase.loader.inputs
-        further = sorted({g.side for g in model.embedding_collection().groups.values()} - {SAMPLE})
+        groups = model.embedding_collection().groups.values()
+        further = sorted({group.side for group in groups} - {SAMPLE, NEGATIVES})
         if further:
             raise ConfigError(
                 [
@@ -48,9 +51,10 @@ class CheckpointModel:
                     "so it has no predictions for single samples"
                 ]
             )
-        self._labels = {task.label for task in model.tasks}
+        self._labels = model.label_names()
         self._dense = dict(inputs.dense)
-        looked_up = [feature.feature for feature in model.embedding_collection().features]
+        embedded = model.embedding_collection().features
+        looked_up = [feature.feature for feature in embedded if feature.side == SAMPLE]
         self._sparse = tuple(
             name for name in inputs.sparse if name in looked_up and name not in self._labels
         )
@@ -79,8 +83,8 @@ class CheckpointModel:
             if name in self._dense
         }
         batch = Batch(ids=side.ids, dense={**side.dense, **labels}, cursor=Cursor())
-        outputs: Mapping[str, torch.Tensor] = self._phase.stepper.evaluate(batch).outputs
-        return {name: value.cpu().numpy() for name, value in outputs.items()}
+        outputs = self._phase.stepper.predict(batch)
+        return {name: value.cpu().numpy() for name, value in predictions(outputs).items()}
 
 
 def job_rows(

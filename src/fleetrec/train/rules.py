@@ -2,7 +2,8 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fleetrec.config.rules import Rule, RuleWhen
@@ -17,14 +18,21 @@ from fleetrec.train.delta_chain import prune
 from fleetrec.train.evaluate import PhaseEvaluation, write_result
 from fleetrec.train.inference_export import InferenceExport
 from fleetrec.train.pass_plan import PassPlan, PassSpec, last_pass, last_pass_index
+from fleetrec.train.rule_moments import (
+    Metrics,
+    Trigger,
+    flat,
+    is_due,
+    is_due_in_day,
+    is_pass_start,
+)
 from fleetrec.train.rule_state import RuleState, RuleStateFile
 from fleetrec.train.saver import Saver, SaveRequest
+from fleetrec.train.stop_function import load_stop_function, must_stop
 
 logger = logging.getLogger(__name__)
 
 STEP_TRIGGERS: tuple[RuleWhen, ...] = ("steps", "pass_steps", "seconds", "event_minutes")
-Trigger = tuple[RuleWhen, float]
-Metrics = Mapping[str, Mapping[str, float]]  # of a pass, by phase
 
 
 class Rules(Protocol):
@@ -116,6 +124,7 @@ class GroupRules:
         self._tracked = {rule.metric: rule.minimize for rule in rules if rule.metric is not None}
         self._exported: tuple[str, Progress] | None = None
         self._improved = False  # by the evaluation of this moment
+        self._evaluations: dict[int, dict[str, float]] = {}
         self._whole: set[str] = set()  # checkpoints of this moment that hold whole tables
         self._pass_metrics: Metrics = {}  # of the pass that has just ended
         self._last_s = {trigger: context.clock() for trigger in self._triggers("seconds")}
@@ -131,8 +140,8 @@ class GroupRules:
 
     def resume(self, progress: Progress) -> None:
         """Repeat the moment at which the run broke off; what was done then is skipped."""
-        due = {t for t in self._triggers("steps", "pass_steps") if _is_due(t, progress)}
-        if _is_pass_start(progress):
+        due = {t for t in self._triggers("steps", "pass_steps") if is_due(t, progress)}
+        if is_pass_start(progress):
             due |= self._due_after_pass(progress)
         self._act([rule for rule in self._rules if (rule.when, rule.every) in due], progress)
 
@@ -182,11 +191,11 @@ class GroupRules:
         return list(dict.fromkeys(found))
 
     def _due_after_pass(self, progress: Progress) -> set[Trigger]:
-        due = {t for t in self._triggers("passes") if _is_due(t, progress)}
+        due = {t for t in self._triggers("passes") if is_due(t, progress)}
         spec = self._last_pass(progress) if progress.pass_index > 0 else None
         if spec is not None:
             day_triggers = self._triggers("day_passes", "days")
-            due |= {trigger for trigger in day_triggers if _is_due_in_day(trigger, spec)}
+            due |= {trigger for trigger in day_triggers if is_due_in_day(trigger, spec)}
         return due
 
     def _last_pass(self, progress: Progress) -> PassSpec | None:
@@ -197,17 +206,17 @@ class GroupRules:
     def _is_step_due(self, trigger: Trigger, progress: Progress, event_time: int) -> bool:
         when, every = trigger
         if when in ("steps", "pass_steps"):
-            return _is_due(trigger, progress)
+            return is_due(trigger, progress)
         # Clocks differ, and so may the samples: the chief decides for all.
         if when == "seconds":
-            is_due = self._context.clock() - self._last_s[trigger] >= every
+            is_now = self._context.clock() - self._last_s[trigger] >= every
         else:
             before = self.state.event_time
             span = every * 60
-            is_due = before is not None and before // span != event_time // span
+            is_now = before is not None and before // span != event_time // span
         key = f"due/{when}/{every}/{progress.step}"
         sent = self._group.broadcast(
-            b"1" if is_due else b"", key=key, pass_index=progress.pass_index
+            b"1" if is_now else b"", key=key, pass_index=progress.pass_index
         )
         if sent and when == "seconds":
             self._last_s[trigger] = self._context.clock()
@@ -227,6 +236,7 @@ class GroupRules:
                 "inference": self._export,
                 "evaluate": self._evaluate,
                 "early_stop": self._end_early,
+                "end_run": self._end_run,
             }[rule.do]
             do(rule, progress)
 
@@ -278,7 +288,7 @@ class GroupRules:
             id=progress.step if serving.id_by == "step" else event_time,
             day="" if spec is None else spec.day,
             event_time=event_time,
-            monitor=_flat(self._pass_metrics),
+            monitor=flat(self._pass_metrics),
         )
         url = storage.join(self._expand(rule.path, progress))
         oldest = None
@@ -325,7 +335,31 @@ class GroupRules:
             if rule.path:
                 write_result(self._expand(rule.path, progress), measured, step=progress.step)
 
+    def _end_run(self, rule: Rule, progress: Progress) -> None:
+        """End at a time or by a file; the chief decides for all."""
+        is_late = rule.deadline is not None and time.time() >= rule.deadline
+        is_now = is_late or bool(rule.path and storage.exists(self._expand(rule.path, progress)))
+        key = f"end_run/{rule.deadline}/{rule.path}/{progress.step}"
+        flag = b"1" if is_now else b""
+        if self._group.broadcast(flag, key=key, pass_index=progress.pass_index):
+            reason = f"{rule.path} exists" if rule.path else "the deadline has passed"
+            logger.info("stopped at step %d: %s", progress.step, reason)
+            self.should_end = True
+
+    def _end_by_function(self, rule: Rule, progress: Progress) -> None:
+        if self.should_end or self.state.evaluated_step != progress.step:
+            return
+        self._evaluations[progress.step] = dict(self.state.metrics)
+        function = load_stop_function(rule.function)
+        parameters = rule.function_parameters
+        if must_stop(function, self._evaluations, parameters, name=rule.function):
+            self.should_end = True
+            logger.info("stopped early at step %d by %s", progress.step, rule.function)
+
     def _end_early(self, rule: Rule, progress: Progress) -> None:
+        if rule.function:
+            self._end_by_function(rule, progress)
+            return
         if not self.state.is_exhausted(rule) or self.should_end:
             return
         self.should_end = True
@@ -361,30 +395,3 @@ class GroupRules:
 
     def _expand_folder(self, template: str) -> str:
         return template.replace("{folder}", str(self._context.folder.path))
-
-
-def _is_due_in_day(trigger: Trigger, spec: PassSpec) -> bool:
-    """Return whether a rule about passes of days is due after the pass ``spec``."""
-    when, every = trigger
-    if when == "days":
-        return spec.ends_day
-    return not spec.ends_day and spec.number % every == 0
-
-
-def _flat(metrics: Metrics) -> dict[str, float]:
-    """Return the metrics of the last phase."""
-    return dict(list(metrics.values())[-1]) if metrics else {}
-
-
-def _is_pass_start(progress: Progress) -> bool:
-    return progress.cursor is None and progress.phase == 0
-
-
-def _is_due(trigger: Trigger, progress: Progress) -> bool:
-    """Return whether a rule that counts is due at ``progress``."""
-    when, every = trigger
-    if when == "passes":
-        return progress.pass_index > 0 and progress.pass_index % every == 0
-    if when == "pass_steps":
-        return progress.cursor is not None and (progress.batch - 1) % every == 0
-    return progress.step > 0 and progress.step % every == 0

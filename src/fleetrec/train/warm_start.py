@@ -37,8 +37,12 @@ def load_warm_start(phase: Phase, checkpoint: Folder, options: WarmStartOptions)
         raise ConfigError(
             [f"load_vars: the model has no {', '.join(unknown)}; known: {', '.join(known)}"]
         )
-    wanted = options.variables or known
-    loaded = phase.state.load_variables(renamed(saved, checkpoint, phase, options.renames), wanted)
+    source = renamed(saved, checkpoint, phase, options.renames)
+    wanted = options.variables or tuple(known)
+    if options.renames:
+        listed = _read_renames(options.renames)
+        wanted = tuple(name for name in wanted if phase.model.variable_name(name) in listed)
+    loaded = phase.state.load_variables(source, wanted)
     missing = [name for name in wanted if name not in loaded]
     if missing and options.variables:
         raise CheckpointError(f"{checkpoint.name}: has no fitting {', '.join(missing)}")
@@ -51,7 +55,7 @@ def load_warm_start(phase: Phase, checkpoint: Folder, options: WarmStartOptions)
 def renamed(saved: SavedModel, checkpoint: Folder, phase: Phase, renames: str | None) -> SavedModel:
     """Return a saved model under the names of this one, matched by the names that users see.
 
-    ``renames`` is a file of names here and in the checkpoint; others stay the same.
+    ``renames`` is a file of names here and in the checkpoint; others are not loaded.
     """
     here = {phase.model.variable_name(name): name for name in phase.state.variables()}
     there = _read_renames(renames) if renames else {}
@@ -65,7 +69,11 @@ def renamed(saved: SavedModel, checkpoint: Folder, phase: Phase, renames: str | 
     )
     weights = saved.tensors.get("model", {})
     of_saved = {str(names.get(name, name)): name for name in (*weights, *saved.tables)}
-    wanted = {own: of_saved.get(there.get(name, name), "") for name, own in here.items()}
+    wanted = {
+        own: of_saved.get(there.get(name, name), "")
+        for name, own in here.items()
+        if not there or name in there
+    }
     return SavedModel(
         tensors={"model": {own: weights[old] for own, old in wanted.items() if old in weights}},
         tables={own: saved.tables[old] for own, old in wanted.items() if old in saved.tables},

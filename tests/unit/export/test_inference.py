@@ -80,8 +80,8 @@ def test_a_label_may_be_named_as_a_feed_and_is_left_out():
 
 
 def test_a_model_of_further_sides_is_refused_with_the_side():
-    with pytest.raises(ConfigError, match="vectors of the side negatives, but an inference model"):
-        plan(TwoSided(side="negatives"))
+    with pytest.raises(ConfigError, match="vectors of the side others, but an inference model"):
+        plan(TwoSided(side="others"))
 
 
 def test_a_model_that_cannot_be_traced_is_refused_in_one_line():

@@ -105,7 +105,7 @@ def test_an_item_is_found_among_those_of_its_batch():
     task = InBatchTask(label="label", metrics=[MetricOptions(name="recall_at_topk", topk=1)])
     metric = task.new_metric()
     similarity = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [0.0, 0.0, 3.0]])
-    task.count(metric, {"similarity": similarity}, make_batch([1, 1, 1]))
+    task.count(metric, {"_similarity": similarity}, make_batch([1, 1, 1]))
     assert metric.compute()["recall@1"] == pytest.approx(2 / 3)
 
 

@@ -4,7 +4,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
+from fleetrec.config.pipeline_dialect.message import Message, idle
+from fleetrec.config.pipeline_dialect.samplers import (
+    HardNegativeSampler,
+    HardNegativeSamplerV2,
+    NegativeSampler,
+    NegativeSamplerV2,
+    Sampler,
+)
 
 FieldType = Literal["STRING", "INT32", "INT64", "FLOAT", "DOUBLE", "BOOL"]
 InputType = Literal[
@@ -31,6 +38,13 @@ InputType = Literal[
     "ParquetInputV3",
     "CriteoInput",
 ]
+SAMPLERS = (
+    "negative_sampler",
+    "negative_sampler_v2",
+    "negative_sampler_in_memory",
+    "hard_negative_sampler",
+    "hard_negative_sampler_v2",
+)
 
 
 class InputField(Message):
@@ -39,12 +53,19 @@ class InputField(Message):
     input_name: str
     input_type: FieldType = "STRING"
     default_val: str | None = None
-    input_dim: int = later(default=1)
-    input_shape: int = later(default=1)
-    user_define_fn: str = later(default="")
-    user_define_fn_path: str = later(default="")
-    user_define_fn_res_type: str = later(default="")
-    ignore_val: str = later(default="")
+    input_dim: int = idle(default=1)
+    input_shape: int = idle(default=1)
+    user_define_fn: str = ""
+    user_define_fn_path: str = ""
+    user_define_fn_res_type: FieldType | None = None
+    ignore_val: str = idle(default="")
+
+
+class LabelFunction(Message):
+    """A label that is computed from columns."""
+
+    label_name: str
+    label_func: str
 
 
 class DataConfig(Message):
@@ -52,13 +73,13 @@ class DataConfig(Message):
 
     batch_size: int = Field(default=32, gt=0)
     eval_batch_size: int = idle(default=4096)
-    drop_remainder: bool = later(default=False)
+    drop_remainder: bool = idle(default=False)
     input_fields: tuple[InputField, ...] = ()
     auto_expand_input_fields: bool = False
     label_fields: tuple[str, ...] = ()
-    label_sep: tuple[str, ...] = later(default=())
-    label_dim: tuple[int, ...] = later(default=())
-    extra_label_func: tuple[Opaque, ...] = later(default=())
+    label_sep: tuple[str, ...] = ()
+    label_dim: tuple[int, ...] = ()
+    extra_label_func: tuple[LabelFunction, ...] = ()
     shuffle: bool = True
     shuffle_buffer_size: int = Field(default=32, gt=0)
     num_epochs: int = Field(default=0, ge=0)
@@ -66,32 +87,30 @@ class DataConfig(Message):
     num_parallel_calls: int = idle(default=8)
     input_type: InputType = "CSVInput"
     separator: str = Field(default=",", min_length=1)
-    rtp_separator: str = later(default=";")
-    selected_cols: str = later(default="")
-    selected_col_types: str = later(default="")
+    rtp_separator: str = Field(default=";", min_length=1)
+    selected_cols: str = ""
+    selected_col_types: str = idle(default="")
     shard: bool = idle(default=False)
-    file_shard: bool = later(default=False)
-    chief_redundant: bool = later(default=False)
-    pai_worker_queue: bool = later(default=False)
-    pai_worker_slice_num: int = later(default=100)
+    file_shard: bool = idle(default=False)
+    chief_redundant: bool = False
+    pai_worker_queue: bool = idle(default=False)
+    pai_worker_slice_num: int = idle(default=100)
     sample_weight: str = ""
     ignore_error: bool = False
-    data_compression_type: str = later(default="")
-    n_data_batch_tfrecord: int | None = later()
+    data_compression_type: str = ""
+    n_data_batch_tfrecord: int | None = Field(default=None, gt=0)
     with_header: bool = False
-    feature_fields: tuple[str, ...] = later(default=())
-    negative_sampler: Opaque | None = later()
-    negative_sampler_v2: Opaque | None = later()
-    negative_sampler_in_memory: Opaque | None = later()
-    hard_negative_sampler: Opaque | None = later()
-    hard_negative_sampler_v2: Opaque | None = later()
+    feature_fields: tuple[str, ...] = idle(default=())
+    negative_sampler: NegativeSampler | None = None
+    negative_sampler_v2: NegativeSamplerV2 | None = None
+    negative_sampler_in_memory: NegativeSampler | None = None
+    hard_negative_sampler: HardNegativeSampler | None = None
+    hard_negative_sampler_v2: HardNegativeSamplerV2 | None = None
 
-    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (
-            "negative_sampler",
-            "negative_sampler_v2",
-            "negative_sampler_in_memory",
-            "hard_negative_sampler",
-            "hard_negative_sampler_v2",
-        ),
-    )
+    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (SAMPLERS,)
+
+    @property
+    def sampler(self) -> tuple[str, Sampler] | None:
+        """Return the sampler of negatives and its field; None without one."""
+        found = ((name, getattr(self, name)) for name in SAMPLERS)
+        return next(((name, one) for name, one in found if one is not None), None)

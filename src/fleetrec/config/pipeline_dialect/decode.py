@@ -8,7 +8,12 @@ from typing import Literal
 from pydantic import ValidationError
 
 from fleetrec.config.document import Document, Location
-from fleetrec.config.groups import GroupModelOptions
+from fleetrec.config.groups import (
+    AttentionOptions,
+    GroupModelOptions,
+    GroupOptions,
+    MetricOptions,
+)
 from fleetrec.config.job import (
     EvaluationOptions,
     Job,
@@ -18,7 +23,6 @@ from fleetrec.config.job import (
 )
 from fleetrec.config.pipeline_dialect.check import (
     check_data,
-    check_loss,
     check_training,
     training_notices,
 )
@@ -29,6 +33,16 @@ from fleetrec.config.pipeline_dialect.distribution import (
     distribution_notices,
 )
 from fleetrec.config.pipeline_dialect.edit import Edit, apply_edits, set_field
+from fleetrec.config.pipeline_dialect.fg import expand_fg
+from fleetrec.config.pipeline_dialect.inputs import input_path
+from fleetrec.config.pipeline_dialect.json_text import read_json_tree
+from fleetrec.config.pipeline_dialect.losses import (
+    GROUPED,
+    KINDS,
+    distillation_options,
+    grouping_features,
+    loss_options,
+)
 from fleetrec.config.pipeline_dialect.message import Message
 from fleetrec.config.pipeline_dialect.model import CLASSES, TaskTower
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline, with_classes
@@ -40,13 +54,13 @@ from fleetrec.config.pipeline_dialect.saving import (
 )
 from fleetrec.config.pipeline_dialect.streams import online_options, without_secrets
 from fleetrec.config.pipeline_dialect.text import Tree, read_tree
-from fleetrec.config.pipeline_dialect.translate import DataTranslator, input_path, loss_name
+from fleetrec.config.pipeline_dialect.translate import DataTranslator
+from fleetrec.config.pipeline_dialect.translate_model import meanings, variational_options
 from fleetrec.config.pipeline_dialect.translate_optimizer import optimizer_options
 from fleetrec.config.pipeline_dialect.write import to_text
 from fleetrec.config.problems import Problems, hint
 from fleetrec.config.processes import Processes
 from fleetrec.config.rules import InferenceOptions
-from fleetrec.core.errors import ConfigError
 
 PHASE = "model"  # the phase name of a pipeline's weights in a checkpoint
 ONE_PROCESS = Processes()
@@ -93,11 +107,10 @@ def decode_pipeline(
     processes: Processes = ONE_PROCESS,
 ) -> DecodedPipeline:
     """Read and check a pipeline, or raise ConfigError with all problems."""
-    if path.suffix == ".json":
-        raise ConfigError([f"{path}: pipelines in JSON are not supported yet; expected .config"])
-    tree = read_tree(path)
+    tree = read_json_tree(path) if path.suffix == ".json" else read_tree(path)
     schema = with_classes({one.field: one.message for one in classes.values()})
     _apply(changes, tree, schema)
+    expand_fg(tree)
     document = Document(path=path, data={}, lines={})
     problems = Problems(document)
     plainer = Plainer(document, problems)
@@ -117,6 +130,7 @@ def decode_pipeline(
             workspace=path.parent.absolute(),
             runs=(run,),
             notices=(*plainer.notices, *translator.notices),
+            fields=meanings(plainer.fields, translator.notices),
         ),
         text=without_secrets(to_text(tree, schema), pipeline),
         model_dir=pipeline.model_dir,
@@ -167,14 +181,22 @@ class _Translator:
         model_class = self._model_class()
         data = DataTranslator(pipeline, self._problems)
         groups = data.groups()
-        metrics = data.metrics(pipeline.eval_config.metrics_set, ("eval_config", "metrics_set"))
-        towers = self._towers(model_class)
+        attention_groups = data.attention_groups()
+        metrics = self._metrics(data)
+        towers = self._towers(model_class, data)
         of_towers = [
             one
             for number, tower in enumerate(towers)
             for one in data.metrics(tower.metrics_set, self._at_tower(model_class, number))
         ]
-        features = data.features([*metrics, *of_towers])
+        losses = [loss_options(one) for one in pipeline.model.losses]
+        session = self._session(model_class)
+        grouped = [metric.feature for metric in (*metrics, *of_towers)]
+        grouped += grouping_features(losses, towers, pipeline.model.kd)
+        grouped += [f"{GROUPED}{session}"] if session else []
+        features = data.features(grouped, session=session)
+        self._check_label_name()
+        data.check_functions()
         check_data(pipeline, self._problems, is_training=kind == "train")
         check_training(pipeline, self._problems)
         check_distribution(pipeline.train_config, self._problems)
@@ -184,17 +206,7 @@ class _Translator:
         self.notices += distribution_notices(pipeline.train_config, self._processes, self._problems)
         self._problems.check()
         assert model_class is not None
-        model = model_class.options.model_validate(
-            {
-                "groups": groups,
-                "labels": pipeline.data_config.label_fields,
-                "loss": loss_name(pipeline.model.loss_type),
-                "num_class": pipeline.model.num_class,
-                "metrics": metrics,
-                "embedding_regularization": pipeline.model.embedding_regularization,
-                model_class.field: getattr(pipeline.model, model_class.field),
-            }
-        )
+        model = self._model_options(model_class, data, groups, attention_groups, metrics)
         part: Literal["train", "eval"] = "train" if kind == "train" else "eval"
         path, _ = input_path(pipeline, part)
         phase = PhaseOptions(
@@ -247,6 +259,49 @@ class _Translator:
             online=online,
         )
 
+    def _model_options(
+        self,
+        model_class: ModelClass,
+        data: DataTranslator,
+        groups: Sequence[GroupOptions],
+        attention_groups: Sequence[AttentionOptions],
+        metrics: Sequence[MetricOptions],
+    ) -> GroupModelOptions:
+        pipeline = self._pipeline
+        losses = [loss_options(one) for one in pipeline.model.losses]
+        return model_class.options.model_validate(
+            {
+                "groups": groups,
+                "attention_groups": attention_groups,
+                "labels": self._chosen_first(data.label_names(), self._session(model_class)),
+                "loss": KINDS[pipeline.model.loss_type],
+                "losses": losses,
+                "loss_weights": pipeline.model.loss_weight_strategy.lower(),
+                "distillation": [distillation_options(one) for one in pipeline.model.kd],
+                "variational_dropout": variational_options(pipeline.model.variational_dropout),
+                "num_class": pipeline.model.num_class,
+                "has_negatives": pipeline.data_config.sampler is not None,
+                "metrics": metrics,
+                "metrics_in_training": pipeline.eval_config.eval_online,
+                "embedding_regularization": pipeline.model.embedding_regularization,
+                "backbone": pipeline.model.backbone,
+                model_class.field: getattr(pipeline.model, model_class.field),
+            }
+        )
+
+    def _metrics(self, data: DataTranslator) -> tuple[MetricOptions, ...]:
+        """Return the metrics of a model with one task; some mean nothing for a softmax of items."""
+        at: Location = ("eval_config", "metrics_set")
+        model = self._pipeline.model
+        found = data.metrics(self._pipeline.eval_config.metrics_set, at)
+        if model.loss_type != "SOFTMAX_CROSS_ENTROPY" or model.num_class > 1:
+            return found
+        kept = tuple(metric for metric in found if metric.name == "recall_at_topk")
+        for name in dict.fromkeys(one.name for one in found if one not in kept):
+            text = f"{name} has no meaning for SOFTMAX_CROSS_ENTROPY over items, as in EasyRec"
+            self.notices.append(self._problems.spell(at, text))
+        return kept
+
     def _update(self) -> UpdateOptions:
         train = self._pipeline.train_config
         multiplier = train.optimizer_config[0].embedding_learning_rate_multiplier
@@ -276,16 +331,33 @@ class _Translator:
             self._problems.note(at, f"no model is called {name!r}{hint(name, self._classes)}")
         return None
 
-    def _towers(self, model_class: ModelClass | None) -> tuple[TaskTower, ...]:
+    def _chosen_first(self, labels: Sequence[str], session: str) -> list[str]:
+        """Return the labels without a session; the one that the model chooses is the first."""
+        known = [label for label in labels if label != session]
+        return sorted(known, key=lambda label: label != self._pipeline.model.label_name)
+
+    def _session(self, model_class: ModelClass | None) -> str:
+        """Return the label field that a model of vectors compares samples within."""
+        message = None if model_class is None else getattr(self._pipeline.model, model_class.field)
+        return str(getattr(message, "session_column", ""))
+
+    def _check_label_name(self) -> None:
+        name, labels = self._pipeline.model.label_name, self._pipeline.data_config.label_fields
+        if name and name not in labels:
+            text = f"no label is called {name!r}{hint(name, labels)}"
+            self._problems.note(("model_config", "label_name"), text)
+
+    def _towers(
+        self, model_class: ModelClass | None, data: DataTranslator
+    ) -> tuple[TaskTower, ...]:
         """Return the towers of a model with several tasks."""
         if model_class is None:
             return ()
         message = getattr(self._pipeline.model, model_class.field)
         towers: tuple[TaskTower, ...] = getattr(message, "task_towers", ())
-        labels = self._pipeline.data_config.label_fields
+        labels = data.label_names()
         for number, tower in enumerate(towers):
             at = self._at_tower(model_class, number)
-            check_loss(tower.loss_type, (*at, "loss_type"), self._problems)
             if tower.label_name and tower.label_name not in labels:
                 text = f"no label is called {tower.label_name!r}{hint(tower.label_name, labels)}"
                 self._problems.note((*at, "label_name"), text)

@@ -102,12 +102,8 @@ def distribution_notices(train: TrainConfig, processes: Processes, problems: Pro
     if distribution.engine == "cluster" and strategy == "NoStrategy" and is_collective:
         text = f"the launcher has started no servers: {num_workers} ranks make every step together"
         say("train_distribute", text)
-    if strategy != "NoStrategy" and train.sync_replicas and "sync_replicas" in given:
-        meaning = (
-            "workers of PSStrategy never wait for each other; NoStrategy lets them"
-            if strategy == "PSStrategy"
-            else f"has no effect: all processes of {strategy} make every step together"
-        )
+    meaning = _meaning_of_sync(train, distribution)
+    if meaning:
         say("sync_replicas", meaning)
     if train.num_gpus_per_worker > 1 and strategy not in SEVERAL_GPUS:
         say("num_gpus_per_worker", f"more than 1 has no effect with {strategy}")
@@ -125,6 +121,21 @@ def distribution_notices(train: TrainConfig, processes: Processes, problems: Pro
             f"{distribution.num_steps} steps",
         )
     return found
+
+
+def _meaning_of_sync(train: TrainConfig, distribution: Distribution) -> str:
+    """Return what ``sync_replicas`` means here, if a user may expect something else."""
+    strategy, is_given = train.train_distribute, "sync_replicas" in train.model_fields_set
+    is_shared = distribution.engine != "single" and distribution.cluster.num_workers > 1
+    if distribution.cluster.fleet_mode == "ps" and distribution.cluster.strategy == "sync":
+        if is_shared and not is_given:
+            return "is true, its default in EasyRec: workers wait for each other in every step"
+        return ""
+    if strategy == "NoStrategy" or not (train.sync_replicas and is_given):
+        return ""
+    if strategy == "PSStrategy":
+        return "workers of PSStrategy never wait for each other; NoStrategy lets them"
+    return f"has no effect: all processes of {strategy} make every step together"
 
 
 def _has_servers(train: TrainConfig, processes: Processes) -> bool:

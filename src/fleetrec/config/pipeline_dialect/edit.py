@@ -50,10 +50,23 @@ def edits_of_json(text: str) -> list[Edit]:
         raise ConfigError([f"--edit_config_json: not JSON: {error}"]) from error
     if not isinstance(found, dict):
         raise ConfigError([f"--edit_config_json: expected an object, got {text!r}"])
+    pairs = [pair for path, value in found.items() for pair in _pairs(path, _text(value))]
     return [
-        Edit(path=path, value=_text(value), origin=f"--edit_config_json {path}={_text(value)}")
-        for path, value in found.items()
+        Edit(path=path, value=value, origin=f"--edit_config_json {path}={value}")
+        for path, value in pairs
     ]
+
+
+def _pairs(path: str, value: str) -> list[tuple[str, str]]:
+    """Return paths and values of an entry; EasyRec separates several by semicolons."""
+    paths = path.split(";")
+    if len(paths) == 1:
+        return [(path, value)]
+    values = value.split(";")
+    if len(values) != len(paths):
+        text = f"--edit_config_json {path}: expected {len(paths)} values separated by ;"
+        raise ConfigError([f"{text}, got {value!r}"])
+    return list(zip((one.strip() for one in paths), values, strict=True))
 
 
 def edits_of_arguments(arguments: list[str]) -> list[Edit]:

@@ -1,10 +1,10 @@
 """``eval_config``: metrics, and the number of samples."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from fleetrec.config.pipeline_dialect.message import Message, idle, later
+from fleetrec.config.pipeline_dialect.message import Message, idle
 
 Reduction = Literal["mean", "mean_by_sample_num", "mean_by_positive_num"]
 
@@ -40,7 +40,7 @@ class Plain(Message):
 
 
 class Metric(Message):
-    """One of the metrics."""
+    """Metrics; EasyRec takes one in each message, here all of them count."""
 
     auc: Auc | None = None
     gauc: Gauc | None = None
@@ -50,29 +50,11 @@ class Metric(Message):
     mean_absolute_error: Plain | None = None
     mean_squared_error: Plain | None = None
     root_mean_squared_error: Plain | None = None
-    max_f1: Plain | None = later()
-    precision_at_topk: AtTopK | None = later()
-    precision: Plain | None = later()
-    recall: Plain | None = later()
-    avg_precision_at_topk: AtTopK | None = later()
-
-    oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (
-            "auc",
-            "gauc",
-            "session_auc",
-            "recall_at_topk",
-            "accuracy",
-            "mean_absolute_error",
-            "mean_squared_error",
-            "root_mean_squared_error",
-            "max_f1",
-            "precision_at_topk",
-            "precision",
-            "recall",
-            "avg_precision_at_topk",
-        ),
-    )
+    max_f1: Plain | None = None
+    precision_at_topk: AtTopK | None = None
+    precision: Plain | None = None
+    recall: Plain | None = None
+    avg_precision_at_topk: AtTopK | None = None
 
 
 class EvalConfig(Message):
@@ -83,4 +65,4 @@ class EvalConfig(Message):
     max_evals: int = idle(default=0)
     save_graph: bool = idle(default=False)
     metrics_set: tuple[Metric, ...] = ()
-    eval_online: bool = later(default=False)
+    eval_online: bool = False

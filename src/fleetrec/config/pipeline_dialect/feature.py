@@ -57,7 +57,7 @@ class EmbeddingVariable(Message):
     """``ev_params``: a table that grows."""
 
     filter_freq: int = Field(default=0, ge=0, le=65535)
-    steps_to_live: int = later(default=0)
+    steps_to_live: int = idle(default=0)
     use_cache: bool = idle(default=False)
     init_capacity: int = idle(default=8388608)
     max_capacity: int = idle(default=16777216)
@@ -67,12 +67,19 @@ class Attention(Message):
     """A softmax over the elements, from one weight per dimension."""
 
 
+class TextCnn(Message):
+    """Convolutions of several sizes, pooled by their maximum."""
+
+    filter_sizes: tuple[int, ...] = ()
+    num_filters: tuple[int, ...] = ()
+
+
 class SequenceCombiner(Message):
     """How the elements of a sequence become one vector."""
 
     attention: Attention | None = None
     multi_head_attention: Opaque | None = later()
-    text_cnn: Opaque | None = later()
+    text_cnn: TextCnn | None = None
 
     oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("attention", "multi_head_attention", "text_cnn"),
@@ -92,24 +99,24 @@ class FeatureConfig(Message):
     boundaries: tuple[float, ...] = ()
     separator: str = Field(default="|", min_length=1)
     kv_separator: str = ""
-    seq_multi_sep: str = later(default="")
+    seq_multi_sep: str = ""
     max_seq_len: int | None = Field(default=None, gt=0)
     vocab_file: str = ""
     vocab_list: tuple[str, ...] = ()
     shared_names: tuple[str, ...] = ()
-    lookup_max_sel_elem_num: int = later(default=10)
+    lookup_max_sel_elem_num: int = Field(default=10, gt=0)
     max_partitions: int = idle(default=1)
     combiner: Literal["sum", "mean", "sqrtn"] = "sum"
     initializer: Initializer | None = None
     precision: int = Field(default=-1, ge=-1)
     min_val: float = 0.0
     max_val: float = 0.0
-    normalizer_fn: str = later(default="")
+    normalizer_fn: str = ""
     raw_input_dim: int = Field(default=1, gt=0)
     sequence_combiner: SequenceCombiner | None = None
     sub_feature_type: Literal["IdFeature", "RawFeature"] = "IdFeature"
-    sequence_length: int = later(default=1)
-    expression: str = later(default="")
+    sequence_length: int = Field(default=1, gt=0)
+    expression: str = ""
     ev_params: EmbeddingVariable | None = None
     combo_join_sep: str = ""
     combo_input_seps: tuple[str, ...] = ()

@@ -7,9 +7,12 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from fleetrec.config.pipeline_dialect.activations import ACTIVATIONS
+from fleetrec.config.pipeline_dialect.backbone import Backbone
 from fleetrec.config.pipeline_dialect.evaluation import Metric
 from fleetrec.config.pipeline_dialect.feature import EmbeddingVariable
-from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle, later
+from fleetrec.config.pipeline_dialect.losses import Kd, Loss, LossType
+from fleetrec.config.pipeline_dialect.message import Message, Opaque, idle
 
 # Model classes and their fields in model_config, whether they can be trained here or not.
 CLASSES = (
@@ -43,43 +46,6 @@ CLASSES = (
     ("Uniter", "uniter"),
     ("WideAndDeep", "wide_and_deep"),
 )
-ACTIVATIONS = (
-    "relu",
-    "gelu",
-    "leaky_relu",
-    "prelu",
-    "elu",
-    "selu",
-    "tanh",
-    "swish",
-    "sigmoid",
-    "linear",
-)
-SUPPORTED_LOSSES = ("CLASSIFICATION", "L2_LOSS", "SOFTMAX_CROSS_ENTROPY")
-
-LossType = Literal[
-    "CLASSIFICATION",
-    "L2_LOSS",
-    "SIGMOID_L2_LOSS",
-    "CROSS_ENTROPY_LOSS",
-    "SOFTMAX_CROSS_ENTROPY",
-    "CIRCLE_LOSS",
-    "MULTI_SIMILARITY_LOSS",
-    "SOFTMAX_CROSS_ENTROPY_WITH_NEGATIVE_MINING",
-    "PAIR_WISE_LOSS",
-    "F1_REWEIGHTED_LOSS",
-    "BINARY_FOCAL_LOSS",
-    "PAIRWISE_FOCAL_LOSS",
-    "PAIRWISE_LOGISTIC_LOSS",
-    "JRC_LOSS",
-    "ORDER_CALIBRATE_LOSS",
-    "BINARY_CROSS_ENTROPY_LOSS",
-    "KL_DIVERGENCE_LOSS",
-    "PAIRWISE_HINGE_LOSS",
-    "LISTWISE_RANK_LOSS",
-    "LISTWISE_DISTILL_LOSS",
-    "ZILN_LOSS",
-]
 
 
 class Dnn(Message):
@@ -134,23 +100,60 @@ class TaskTower(Message):
     num_class: int = Field(default=1, gt=0)
     dnn: Dnn | None = None
     weight: float = Field(default=1.0, ge=0)
-    task_space_indicator_label: str = later(default="")
-    task_space_indicator_name: str = later(default="")
-    task_space_indicator_value: str = later(default="")
-    in_task_space_weight: float = later(default=1.0)
-    out_task_space_weight: float = later(default=1.0)
-    losses: tuple[Opaque, ...] = later(default=())
+    task_space_indicator_label: str = ""
+    task_space_indicator_name: str = ""
+    task_space_indicator_value: str = ""
+    in_task_space_weight: float = Field(default=1.0, ge=0)
+    out_task_space_weight: float = Field(default=1.0, ge=0)
+    losses: tuple[Loss, ...] = ()
     use_sample_weight: bool = True
+
+
+class BayesTaskTower(TaskTower):
+    """A task that may depend on tasks before it: by layers, or by attention to their towers."""
+
+    relation_tower_names: tuple[str, ...] = ()
+    relation_dnn: Dnn | None = None
+    use_ait_module: bool = False
+    ait_project_dim: int | None = Field(default=None, gt=0)
+
+
+class SeqAttMap(Message):
+    """Which keys attend to which sequences."""
+
+    key: tuple[str, ...] = ()
+    hist_seq: tuple[str, ...] = ()
+    aux_hist_seq: tuple[str, ...] = ()
+
+
+class SeqAttGroup(Message):
+    """Attention of keys over sequences of behaviour."""
+
+    group_name: str = ""
+    seq_att_map: tuple[SeqAttMap, ...] = ()
+    tf_summary: bool = idle(default=False)
+    seq_dnn: Dnn | None = None
+    allow_key_search: bool = False
+    need_key_feature: bool = True
+    allow_key_transform: bool = False
+    transform_dnn: bool = False
 
 
 class FeatureGroup(Message):
     """Features that a model uses as one group."""
 
-    group_name: str
+    group_name: str = ""
     feature_names: tuple[str, ...] = ()
     wide_deep: Literal["DEEP", "WIDE"] = "DEEP"
-    sequence_features: tuple[Opaque, ...] = later(default=())
-    negative_sampler: bool = later(default=False)
+    sequence_features: tuple[SeqAttGroup, ...] = ()
+    negative_sampler: bool = False
+
+
+class VariationalDropout(Message):
+    """Dropout with learned rates, which rank the features."""
+
+    regularization_lambda: float = Field(default=0.01, ge=0)
+    embedding_wise_variational_dropout: bool = False
 
 
 class ModelConfig(Message):
@@ -159,18 +162,19 @@ class ModelConfig(Message):
     model_class: str
     model_name: str = ""
     feature_groups: tuple[FeatureGroup, ...] = ()
-    seq_att_groups: tuple[Opaque, ...] = later(default=())
+    seq_att_groups: tuple[SeqAttGroup, ...] = ()
     embedding_regularization: float = Field(default=0.0, ge=0)
     loss_type: LossType = "CLASSIFICATION"
     num_class: int = Field(default=1, gt=0)
     use_embedding_variable: bool = idle(default=False)
     ev_params: EmbeddingVariable | None = None
-    kd: tuple[Opaque, ...] = later(default=())
-    restore_filters: tuple[str, ...] = later(default=())
-    variational_dropout: Opaque | None = later()
-    losses: tuple[Opaque, ...] = later(default=())
-    loss_weight_strategy: Literal["Fixed", "Uncertainty", "Random"] = later(default="Fixed")
-    backbone: Opaque | None = later()
+    kd: tuple[Kd, ...] = ()
+    restore_filters: tuple[str, ...] = idle(default=())
+    variational_dropout: VariationalDropout | None = None
+    losses: tuple[Loss, ...] = ()
+    loss_weight_strategy: Literal["Fixed", "Uncertainty", "Random"] = "Fixed"
+    f1_reweight_loss: Opaque | None = idle()
+    backbone: Backbone | None = None
     label_name: str = ""
 
     fields_of_classes: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys(f for _, f in CLASSES))

@@ -16,6 +16,14 @@ from fleetrec.config.pipeline_dialect.model import ModelConfig
 from fleetrec.config.pipeline_dialect.train import TrainConfig
 
 
+class BinaryInput(Message):
+    """Three kinds of binary files of one log."""
+
+    category_path: tuple[str, ...] = Field(default=(), min_length=1)
+    dense_path: tuple[str, ...] = Field(default=(), min_length=1)
+    label_path: tuple[str, ...] = Field(default=(), min_length=1)
+
+
 class Pipeline(Message):
     """A pipeline, without the messages of model classes."""
 
@@ -23,13 +31,13 @@ class Pipeline(Message):
     kafka_train_input: KafkaServer | None = None
     datahub_train_input: Opaque | None = later()
     hive_train_input: Opaque | None = later()
-    binary_train_input: Opaque | None = later()
+    binary_train_input: BinaryInput | None = None
     parquet_train_input: str | None = None
     eval_input_path: str | None = None
     kafka_eval_input: KafkaServer | None = None
     datahub_eval_input: Opaque | None = later()
     hive_eval_input: Opaque | None = later()
-    binary_eval_input: Opaque | None = later()
+    binary_eval_input: BinaryInput | None = None
     parquet_eval_input: str | None = None
     model_dir: Url = Field(default="", min_length=1, validate_default=True)
     train_config: TrainConfig = TrainConfig()
@@ -39,7 +47,7 @@ class Pipeline(Message):
     feature_configs: tuple[FeatureConfig, ...] = ()
     feature_config: FeatureConfigs = FeatureConfigs()
     model_config_: ModelConfig = Field(alias="model_config")
-    fg_json_path: str = later(default="")
+    fg_json_path: str = ""
 
     oneofs: ClassVar[tuple[tuple[str, ...], ...]] = (
         (

@@ -1,5 +1,6 @@
 """From a tree to plain data that matches the schema, reporting problems."""
 
+import dataclasses
 import math
 import types
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from fleetrec.config.pipeline_dialect.message import Message, Opaque, support_of
 from fleetrec.config.pipeline_dialect.text import Node, Tree
 from fleetrec.config.problems import Problems, hint, meant
 
+Meaning = Literal["honoured", "differs", "ignored"]
 TRUE, FALSE = ("true", "True", "t", "1"), ("false", "False", "f", "0")
 
 
@@ -43,6 +45,7 @@ class Plainer:
         self._document = document
         self._problems = problems
         self.notices: list[str] = []
+        self.fields: dict[str, Meaning] = {}  # that are given, without their indexes
 
     def message(self, tree: Tree, schema: type[Message], at: Location) -> dict[str, Any]:
         """Return the fields of a message; those with problems are left out."""
@@ -68,15 +71,27 @@ class Plainer:
             ]
             found: Any = values
         else:
-            if len(nodes) > 1:
-                self._problems.note(here, f"expected one value, got {len(nodes)}")
-                return {}
-            values = list(self._values(nodes[0], shape, here))
+            values = list(self._values(self._only(nodes, shape, here), shape, here))
             if not values:
                 return {}
             found = values[0]
         self._check_support(found, shape, here)
         return {name: found}
+
+    def _only(self, nodes: list[Node], shape: Shape, at: Location) -> Node:
+        """Return the value of a field that is given several times, as protobuf merges them."""
+        if len(nodes) == 1:
+            return nodes[0]
+        if shape.message is None or any(node.kind != "message" for node in nodes):
+            self.notices.append(
+                self._problems.spell(at, f"given {len(nodes)} times; the last counts")
+            )
+            return nodes[-1]
+        merged: Tree = {}
+        for node in nodes:
+            for name, inner in node.tree.items():
+                merged.setdefault(name, []).extend(inner)
+        return dataclasses.replace(nodes[-1], tree=merged)
 
     def _values(self, node: Node, shape: Shape, at: Location) -> Iterator[Any]:
         """Yield the value of a node; if it is wrong, report a problem and yield nothing."""
@@ -100,6 +115,9 @@ class Plainer:
 
     def _check_support(self, value: Any, shape: Shape, at: Location) -> None:
         support = support_of(shape.field)
+        if shape.message is None or support == "idle":
+            path = ".".join(str(step) for step in at if isinstance(step, str))
+            self.fields[path] = "ignored" if support == "idle" else "honoured"
         if support == "idle":
             self.notices.append(self._problems.spell(at, "has no effect here"))
         default = shape.field.default

@@ -1,5 +1,8 @@
 """The fields of a pipeline that say when it saves and evaluates, as rules."""
 
+import datetime
+import math
+
 from fleetrec.config.pipeline_dialect.increments import increment_rules
 from fleetrec.config.pipeline_dialect.pipeline import Pipeline
 from fleetrec.config.pipeline_dialect.streams import stream_input
@@ -9,6 +12,8 @@ from fleetrec.config.rules import ResumeOptions, Rule, RuleWhen, WarmStartOption
 CHECKPOINT_PREFIX = "model.ckpt-"
 DEFAULT_SAVE_STEPS = 1000
 EVAL_RESULT = "eval_result.txt"
+END_CHECK_STEPS = 10  # between two looks at the clock and for the stop signal
+STOP_SIGNAL = "OSS_STOP_SIGNAL"
 EXPORTS = "export"  # the folder of inference models
 
 
@@ -42,6 +47,8 @@ def training_rules(pipeline: Pipeline) -> tuple[Rule, ...]:
             path = f"{folder}/{EVAL_RESULT}"
             rules.append(Rule(when=when, every=number, do="evaluate", path=path, name=name))
             rules += _export_rules(pipeline, when, number)
+            rules += _early_stop_rules(pipeline, when, number)
+    rules += _end_rules(pipeline)
     rules += increment_rules(
         train.incr_save_config,
         model_dir=folder,
@@ -69,6 +76,47 @@ def _export_rules(pipeline: Pipeline, when: RuleWhen, every: float) -> list[Rule
             minimize=is_best and not options.metric_bigger,
         )
     ]
+
+
+def _early_stop_rules(pipeline: Pipeline, when: RuleWhen, every: float) -> list[Rule]:
+    """End when no evaluation of ``max_check_steps`` is better than the best before."""
+    options = pipeline.export_config
+    if not options.enable_early_stop or when == "end":
+        return []
+    return [
+        Rule(
+            when=when,
+            every=every,
+            do="early_stop",
+            metric=options.best_exporter_metric,
+            minimize=not options.metric_bigger,
+            patience=max(1, math.ceil(options.max_check_steps / every)),
+            function=options.early_stop_func,
+            function_parameters=options.early_stop_params,
+        )
+    ]
+
+
+def _end_rules(pipeline: Pipeline) -> list[Rule]:
+    """End at ``dead_line``, or when the stop signal is there."""
+    train = pipeline.train_config
+    rules = []
+    deadline = deadline_seconds(train.dead_line)
+    if deadline is not None:
+        rules.append(Rule(when="steps", every=END_CHECK_STEPS, do="end_run", deadline=deadline))
+    if train.enable_oss_stop_signal:
+        path = f"{pipeline.model_dir}/{STOP_SIGNAL}"
+        rules.append(Rule(when="steps", every=END_CHECK_STEPS, do="end_run", path=path))
+    return rules
+
+
+def deadline_seconds(text: str) -> float | None:
+    """Return a time of day as seconds since 1970; None for none. Raises ValueError."""
+    if not text:
+        return None
+    if text.isdecimal() and len(text) == 10:
+        return float(text)
+    return datetime.datetime.strptime(text, "%Y%m%d %H:%M:%S").timestamp()
 
 
 def resume_options(pipeline: Pipeline) -> ResumeOptions:

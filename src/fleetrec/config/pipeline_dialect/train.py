@@ -244,11 +244,11 @@ class TrainConfig(Message):
     keep_checkpoint_max: int = Field(default=10, ge=0)
     save_summary_steps: int = Field(default=1000, gt=0)
     log_step_count_steps: int = Field(default=10, gt=0)
-    is_profiling: bool = later(default=False)
+    is_profiling: bool = idle(default=False)
     force_restore_shape_compatible: bool = later(default=False)
     train_distribute: Strategy = "NoStrategy"
     num_gpus_per_worker: int = Field(default=1, ge=0)
-    summary_model_vars: bool = later(default=False)
+    summary_model_vars: bool = idle(default=False)
     protocol: str = idle(default="")
     inter_op_parallelism_threads: int = idle(default=0)
     intra_op_parallelism_threads: int = idle(default=0)
@@ -256,5 +256,5 @@ class TrainConfig(Message):
     write_graph: bool = idle(default=True)
     freeze_gradient: tuple[str, ...] = ()
     incr_save_config: IncrementSaveConfig | None = None
-    enable_oss_stop_signal: bool = later(default=False)
-    dead_line: str = later(default="")
+    enable_oss_stop_signal: bool = False
+    dead_line: str = ""

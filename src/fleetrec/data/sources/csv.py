@@ -37,7 +37,7 @@ class CsvChunk(TextChunk):
     columns: tuple[str, ...]
 
 
-class _BadLineError(Exception):
+class BadLineError(Exception):
     """A line that cannot be split into cells."""
 
     def __init__(self, row: int, text: str, reason: str) -> None:
@@ -104,7 +104,7 @@ class Csv(Source, name="csv"):
             assert isinstance(chunk, CsvChunk)
             try:
                 parts.append(self._decode_chunk(chunk))
-            except _BadLineError as error:
+            except BadLineError as error:
                 row = sum(p.num_rows for p in chunks[:index]) + error.row
                 message = f"{self._place(chunk, error.row)}: {error}"
                 raise BadRowError(message, row=row) from None
@@ -148,7 +148,7 @@ class Csv(Source, name="csv"):
         text, num_empty = self._fill_empty_lines(text, len(chunk.columns))
         try:
             rows = self._cut_cells(text, chunk.num_rows, chunk.columns, needed)
-        except _BadLineError as error:
+        except BadLineError as error:
             if error.row > 0:  # there may be a bad cell before the bad line
                 self._decode_chunk(chunk.take(error.row)[0])
             raise
@@ -169,7 +169,7 @@ class Csv(Source, name="csv"):
         stray = re.search(rb"\r(?!\n)", text) if b"\r" in text else None
         if stray is not None:
             row = text.count(b"\n", 0, stray.start())
-            raise _BadLineError(row, _line(text, row), "a carriage return within a line")
+            raise BadLineError(row, _line(text, row), "a carriage return within a line")
         has_quotes = self._quote is not None and self._quote in text
         if has_quotes:  # one more line: an open quote in the last one would swallow it
             end = b"" if text.endswith(b"\n") else b"\n"
@@ -213,12 +213,12 @@ class Csv(Source, name="csv"):
             if "\n" in row.text:
                 reason = "a quote is not closed in its line"
             line = row.text.split("\n")[0]
-            raise _BadLineError(row.number - 1, line, reason) from None
+            raise BadLineError(row.number - 1, line, reason) from None
         return table.combine_chunks().to_batches()[0]
 
     def _open_quote(
         self, text: bytes, num_rows: int, columns: Sequence[str], needed: Sequence[str]
-    ) -> _BadLineError:
+    ) -> BadLineError:
         """Find the first line with an open quote, by bisection."""
         lines = text.splitlines(keepends=True)
         low, high = 0, num_rows  # ``low`` lines are good, ``high`` are not
@@ -227,7 +227,7 @@ class Csv(Source, name="csv"):
             head = b"".join(lines[:middle]) + lines[-1]
             is_good = self._parse(head, columns, needed).num_rows == middle + 1
             low, high = (middle, high) if is_good else (low, middle)
-        return _BadLineError(low, _line(text, low), "a quote is not closed in its line")
+        return BadLineError(low, _line(text, low), "a quote is not closed in its line")
 
 
 def _line(text: bytes, row: int) -> str:

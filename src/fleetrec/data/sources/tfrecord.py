@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 from fleetrec._native import ExampleParser, RecordError, cut_records, find_record
 from fleetrec.config.job import DatasetOptions
@@ -64,7 +64,7 @@ class RecordChunk(RowChunk):
 class TfRecord(Source, name="tfrecord"):
     """Splits, checks and parses records in native code."""
 
-    suffixes = (".tfrecord", ".tfrecords", ".tfr")
+    suffixes: ClassVar[tuple[str, ...]] = (".tfrecord", ".tfrecords", ".tfr")
     takes_streams = False
 
     def __init__(self, options: DatasetOptions) -> None:

@@ -49,7 +49,7 @@ class Model(GroupModel):
         super().__init__(config, l2=options.l2_regularization)
         self._options = options
         dim = self.inputs.common_dim("sparse")
-        num_vectors = len(self.inputs.names("sparse")) + 1
+        num_vectors = self.inputs.num_vectors("sparse") + 1
         self.bottom = mlp_of(options.bot_dnn, self.inputs.dim("dense"))
         if self.bottom.out_dim != dim:
             raise ValueError(

@@ -41,7 +41,7 @@ class Model(FieldModel):
             self.product = InnerProduct(fields.num_fields, width)
         else:
             self.product = OuterProduct(fields.dim, width)
-        self.act = activation(config.act)
+        self.act = activation(config.act, dim=width)
         self.mlp = Mlp(width, config.fc_sizes, activation=config.act)
         self.out = scaled_linear(self.mlp.out_dim, 1)
 
