@@ -14,8 +14,10 @@ class Optimizer:
 
     name: OptimizerName
 
-    def __init__(self, learning_rate: float = 0.001) -> None:
-        self.options = OptimizerOptions(name=self.name, lr=learning_rate)
+    def __init__(
+        self, learning_rate: float = 0.001, *, options: OptimizerOptions | None = None
+    ) -> None:
+        self.options = options or OptimizerOptions(name=self.name, lr=learning_rate)
 
     def minimize(self, model: Model, *, seed: int = 0) -> Program:
         """Return the program that trains a model in this process."""

@@ -1,0 +1,1 @@
+"""Fluid's place of Fleet."""

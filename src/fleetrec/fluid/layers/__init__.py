@@ -1,0 +1,106 @@
+"""Layers: calls record what a model computes, in the current program."""
+
+from fleetrec.fluid.layers.activation import (
+    abs,
+    exp,
+    log,
+    relu,
+    sigmoid,
+    softmax,
+    softplus,
+    sqrt,
+    square,
+    tanh,
+)
+from fleetrec.fluid.layers.data import data, embedding, sequence_pool
+from fleetrec.fluid.layers.dense import batch_norm, create_parameter, dropout, fc
+from fleetrec.fluid.layers.elementwise import (
+    cast,
+    clip,
+    elementwise_add,
+    elementwise_div,
+    elementwise_max,
+    elementwise_min,
+    elementwise_mul,
+    elementwise_sub,
+    matmul,
+    pow,
+    scale,
+    sum,
+    sums,
+)
+from fleetrec.fluid.layers.losses import (
+    cross_entropy,
+    log_loss,
+    sigmoid_cross_entropy_with_logits,
+    softmax_with_cross_entropy,
+    square_error_cost,
+)
+from fleetrec.fluid.layers.metrics import accuracy, auc
+from fleetrec.fluid.layers.reduction import mean, reduce_max, reduce_mean, reduce_min, reduce_sum
+from fleetrec.fluid.layers.shaping import (
+    concat,
+    flatten,
+    reshape,
+    split,
+    squeeze,
+    stack,
+    transpose,
+    unsqueeze,
+)
+from fleetrec.fluid.missing import missing
+
+__all__ = (
+    "abs",
+    "accuracy",
+    "auc",
+    "batch_norm",
+    "cast",
+    "clip",
+    "concat",
+    "create_parameter",
+    "cross_entropy",
+    "data",
+    "dropout",
+    "elementwise_add",
+    "elementwise_div",
+    "elementwise_max",
+    "elementwise_min",
+    "elementwise_mul",
+    "elementwise_sub",
+    "embedding",
+    "exp",
+    "fc",
+    "flatten",
+    "log",
+    "log_loss",
+    "matmul",
+    "mean",
+    "pow",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_sum",
+    "relu",
+    "reshape",
+    "scale",
+    "sequence_pool",
+    "sigmoid",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax",
+    "softmax_with_cross_entropy",
+    "softplus",
+    "split",
+    "sqrt",
+    "square",
+    "square_error_cost",
+    "squeeze",
+    "stack",
+    "sum",
+    "sums",
+    "tanh",
+    "transpose",
+    "unsqueeze",
+)
+
+__getattr__ = missing("fluid.layers", __all__)
