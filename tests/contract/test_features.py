@@ -133,7 +133,7 @@ CASES = {
         typed={"x": [1.0, 3.0, None, 2.0], "y": [2.0, 2.0, 2.0, 2.0]},
         text={"x": ["1", "3", "", "2"], "y": ["2", "2", "2", "2"]},
         expected=[[0], [1], [0], [1]],
-        dataset=declared("x", "y", kind="expr", is_dense=True, expression="(x >= y) & (x < 9)"),
+        dataset=declared("x", "y", kind="expr", is_dense=True, expression="(x >= y) & (x > 0)"),
     ),
     "lookup": Case(
         typed={"x": ["a", "b", "", "c"], "y": ["a:red|a:green", "b:green", "a:red", "c:blue"]},

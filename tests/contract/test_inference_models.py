@@ -179,7 +179,12 @@ def compute_folded(graph: Path, feeds: dict, weights: dict) -> dict[str, np.ndar
             given[name + ".lengths"] = np.array([len(ids) for ids in its])
         else:
             given[name] = np.array(its, np.float32)
-    given |= {f"{name}.weights": padded(its, np.float32) for name, its in weights.items()}
+    known = names_of(session.get_overridable_initializers())  # sequences have no weights
+    given |= {
+        f"{name}.weights": padded(its, np.float32)
+        for name, its in weights.items()
+        if f"{name}.weights" in known
+    }
     outputs = names_of(session.get_outputs())
     found = session.run(outputs, given)
     return {f"folded/{name}": value for name, value in zip(outputs, found, strict=True)}

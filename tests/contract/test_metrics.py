@@ -15,10 +15,13 @@ import pytest
 import torch
 
 from fleetrec.tasks.binary_metric import NUM_BUCKETS, BinaryMetric
+from fleetrec.tasks.confusion import ThresholdMetric
 from fleetrec.tasks.group_auc import GroupAuc
 from fleetrec.tasks.mean_metric import MeanMetric
 from fleetrec.tasks.metric import Metric
 from fleetrec.tasks.metric_set import MetricSet
+from fleetrec.tasks.pairwise import PosNegRatio
+from fleetrec.tasks.ranking import RankingMetric
 from fleetrec.tasks.scored import NamedAuc
 from reference.binary_metric import bucket_error, pair_auc
 
@@ -144,7 +147,36 @@ def set_formula(samples):
     return {**auc_formula(samples), **mean_formula(samples), **mean(samples)}
 
 
+def decisions(samples, threshold):
+    """Return hits, chosen samples and positives at a threshold."""
+    chosen = samples.predictions > threshold
+    return (chosen & (samples.labels == 1)).sum(), chosen.sum(), (samples.labels == 1).sum()
+
+
+def precision_formula(samples):
+    hits, chosen, _ = decisions(samples, 0.5)
+    return {"precision": hits / chosen if chosen else math.nan}
+
+
+def recall_formula(samples):
+    hits, _, positive = decisions(samples, 0.5)
+    return {"recall": hits / positive if positive else math.nan}
+
+
+def max_f1_formula(samples):
+    f1 = []
+    for threshold in (-1e-7, *(np.arange(1, 199) / 199), 1 + 1e-7):
+        hits, chosen, positive = decisions(samples, threshold)
+        f1.append(2 * hits / (chosen + positive) if chosen + positive else 0.0)
+    return {"max_f1": max(f1)}
+
+
+# Over scores of several items of a sample; in unit/tasks/test_ranking.py.
+TESTED_ELSEWHERE = {PosNegRatio, RankingMetric}
 CASES = {
+    "precision": Case(lambda: ThresholdMetric("precision"), add_binary, precision_formula),
+    "recall": Case(lambda: ThresholdMetric("recall"), add_binary, recall_formula),
+    "max f1": Case(lambda: ThresholdMetric("max_f1"), add_binary, max_f1_formula, empty=0.0),
     "binary": Case(BinaryMetric, add_binary, binary_formula),
     "auc": Case(NamedAuc, add_binary, auc_formula, one_class=math.nan),
     "mean": Case(lambda: MeanMetric("mse"), add_errors, mean_formula),
@@ -191,7 +223,8 @@ def all_metrics(kind=Metric):
 
 def test_every_metric_has_a_case():
     made = {type(case.make()) for case in CASES.values()}
-    assert {one for one in all_metrics() if one.__module__.startswith("fleetrec.")} == made
+    found = {one for one in all_metrics() if one.__module__.startswith("fleetrec.")}
+    assert found - TESTED_ELSEWHERE == made
 
 
 @each_case

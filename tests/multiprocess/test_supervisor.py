@@ -228,12 +228,17 @@ def test_the_watcher_sees_every_process_change(tmp_path):
     assert [("server.0", "running", 0), ("worker.0", "running", 1)] in seen
 
 
+def children_of_this_process():
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
 def test_no_zombie_and_no_open_file_is_left(tmp_path):
     supervise(tmp_path, make_job(worker=""))
     before = len(list(Path("/proc/self/fd").iterdir()))
+    others = set(children_of_this_process())  # of earlier tests
     supervise(tmp_path, make_job(worker=kill_once(tmp_path)))
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    children = set(children_of_this_process()) - others
     states = [Path(f"/proc/{pid}/status").read_text() for pid in children]
     assert not [state for state in states if "\nState:\tZ" in state]
 

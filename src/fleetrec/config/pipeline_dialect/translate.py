@@ -41,7 +41,6 @@ from fleetrec.config.pipeline_dialect.translate_sequences import attention_optio
 from fleetrec.config.problems import Problems, hint
 from fleetrec.config.samplers import SAMPLED
 from fleetrec.core.errors import DataError
-from fleetrec.core.expression import Expression
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,6 +177,8 @@ class DataTranslator:
 
     def _extra_labels(self) -> list[FeatureOptions]:
         """Return labels that are computed from columns, after checking how."""
+        from fleetrec.core.expression import Expression  # loads numpy: not for a supervisor
+
         found = []
         for number, one in enumerate(self._pipeline.data_config.extra_label_func):
             at: Location = ("data_config", "extra_label_func", number, "label_func")

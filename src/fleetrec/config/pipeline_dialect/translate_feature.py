@@ -12,7 +12,6 @@ from fleetrec.config.pipeline_dialect.feature import (
     Initializer,
 )
 from fleetrec.core.errors import DataError
-from fleetrec.core.expression import Expression
 
 MAX_STEPS = 256  # of a sequence that needs a limit and has none
 COUNTS = "step_counts:"  # before the name of a sequence
@@ -226,6 +225,8 @@ class FeatureTranslator:
             )
 
     def _check_expression(self) -> None:
+        from fleetrec.core.expression import Expression  # loads numpy: not for a supervisor
+
         feature = self._feature
         field = "expression" if feature.feature_type == "ExprFeature" else "normalizer_fn"
         if not getattr(feature, field):
