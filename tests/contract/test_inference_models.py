@@ -95,7 +95,22 @@ def trained_phases() -> list[tuple[str, int, int]]:
     return list(found.values())
 
 
-@pytest.mark.parametrize("place", trained_phases(), ids=lambda place: "-".join(map(str, place)))
+def is_quick(name: str) -> bool:
+    """Return whether make test exports a model; make test-slow exports all, of which most rank."""
+    return not name.startswith("rank/") or name in QUICK
+
+
+QUICK = {"rank/dnn", "rank/deepfm", "rank/fm", "rank/dcn_v2", "rank/din", "rank/wide_deep"}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(place, marks=() if is_quick(place[0]) else pytest.mark.slow)
+        for place in trained_phases()
+    ],
+    ids=lambda place: "-".join(map(str, place)),
+)
 def test_a_model_of_the_zoo(place, torch_free_process, tmp_path):
     name, number, index = place
     job = load_job(name, overrides=())

@@ -86,6 +86,7 @@ def test_the_python_loop_pads_what_a_line_lacks():
     assert sample[criteo_like.DENSE] == [0] * criteo_like.NUM_DENSE
 
 
+@pytest.mark.slow
 @pytest.mark.multiprocess
 def test_parameter_servers_are_measured(parts, monkeypatch):
     monkeypatch.setattr(served_steps, "WARM_BYTES", 1 << 20)
@@ -146,6 +147,7 @@ def test_steps_beside_a_write_are_measured():
     assert all(figure.value > 0 and figure.ratio > 0 for figure in figures)
 
 
+@pytest.mark.slow
 @pytest.mark.multiprocess
 def test_steps_of_a_worker_beside_writes_of_its_server_are_measured(parts, monkeypatch):
     monkeypatch.setattr(served_steps, "WARM_BYTES", 1 << 20)
