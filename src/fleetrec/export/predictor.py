@@ -255,6 +255,8 @@ def _session(graph: bytes, url: str, num_threads: int | None) -> Any:
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = num_threads or 0  # 0: one per core
+    # Threads that wait for the next call by spinning take the cores from reading and lookup.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # it has no base class of its own errors
