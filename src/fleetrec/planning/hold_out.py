@@ -70,7 +70,7 @@ def _split_text(
     rows = lines[len(header) :]
     times = None
     if time_column is not None:
-        times = _time_column(header, rows, table_format, time_column)
+        times = _time_column(rows, table_format, time_column)
     mask = _mask(len(rows), times, seed=seed)
     for name, is_chosen in zip(names, (~mask, mask), strict=True):
         chosen = [row for row, is_in in zip(rows, is_chosen, strict=True) if is_in]
@@ -78,11 +78,10 @@ def _split_text(
     return *names, int((~mask).sum())
 
 
-def _time_column(
-    header: list[bytes], rows: list[bytes], table_format: TableFormat, name: str
-) -> pa.ChunkedArray:
+def _time_column(rows: list[bytes], table_format: TableFormat, name: str) -> pa.ChunkedArray:
     table = pcsv.read_csv(
-        io.BytesIO(b"".join([*header, *rows])),
+        io.BytesIO(b"".join(rows)),
+        read_options=pcsv.ReadOptions(column_names=table_format.columns),
         parse_options=pcsv.ParseOptions(delimiter=table_format.separator),
         convert_options=pcsv.ConvertOptions(include_columns=[name]),
     )

@@ -38,9 +38,10 @@ QUANTILES = np.linspace(0.1, 0.9, 9)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableFormat:
-    """How cells are separated, and whether the first line of a file names the columns."""
+    """How cells are separated, the names of the columns, and whether the first line has them."""
 
     format: Literal["csv", "parquet"]
+    columns: tuple[str, ...] = ()
     separator: str = ","
     has_header: bool = True
 
@@ -135,7 +136,7 @@ def _csv_rows(path: str) -> tuple[TableFormat, pa.Table, bool]:
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: cannot be read as CSV with {separator!r}: {error}") from error
     return (
-        TableFormat(format="csv", separator=separator, has_header=has_header),
+        TableFormat(format="csv", columns=tuple(names), separator=separator, has_header=has_header),
         table.slice(0, SAMPLE_ROWS),
         is_whole and table.num_rows <= SAMPLE_ROWS,
     )

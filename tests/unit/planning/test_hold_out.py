@@ -1,5 +1,7 @@
 """Rows are split into files to train on and to evaluate on."""
 
+import dataclasses
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from fleetrec.planning.hold_out import split_rows
 from fleetrec.planning.table_profile import TableFormat
 
-CSV = TableFormat(format="csv")
+CSV = TableFormat(format="csv", columns=("ts", "x"))
 
 
 def lines(path):
@@ -29,12 +31,15 @@ def test_lines_keep_their_bytes_and_order(end, tmp_path):
     assert set(trained[1:]) | set(evaluated[1:]) == set(rows)
 
 
-def test_the_last_rows_by_time_are_held_out(tmp_path):
+@pytest.mark.parametrize("header", ["ts,x\n", ""])
+def test_the_last_rows_by_time_are_held_out(header, tmp_path):
     times = [(7 * n) % 20 for n in range(20)]
-    text = "ts,x\n" + "".join(f"{time},{n}\n" for n, time in enumerate(times))
+    text = header + "".join(f"{time},{n}\n" for n, time in enumerate(times))
     (tmp_path / "all.csv").write_text(text)
-    _, evaluate, _ = split_rows(str(tmp_path / "all.csv"), tmp_path, CSV, time_column="ts")
-    assert sorted(int(line.split(",")[0]) for line in lines(tmp_path / evaluate)[1:]) == [18, 19]
+    table = dataclasses.replace(CSV, has_header=bool(header))
+    _, evaluate, _ = split_rows(str(tmp_path / "all.csv"), tmp_path, table, time_column="ts")
+    rows = lines(tmp_path / evaluate)[bool(header) :]
+    assert sorted(int(line.split(",")[0]) for line in rows) == [18, 19]
 
 
 def test_parquet_is_split_over_its_row_groups(tmp_path):
